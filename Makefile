@@ -1,0 +1,42 @@
+# ENV=cpu|gpu chooses the environment, PRESET=quick|laptop|full how much work a notebook does.
+ENV ?= cpu
+PRESET ?= quick
+$(if $(filter cpu gpu,$(ENV)),,$(error ENV=$(ENV) is not known: use ENV=cpu or ENV=gpu))
+VENV := $(if $(filter gpu,$(ENV)),.venv-gpu,.venv)
+PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.10 python,$(if $(shell command -v $(name)),$(name))))
+BIN := $(VENV)/bin
+SUPPORTED := import sys; sys.exit(0 if (3, 10) <= sys.version_info < (3, 14) else "The course needs Python 3.10 to 3.13; this is %s. Name another one: make setup PYTHON=python3.12" % sys.version.split()[0])
+
+.PHONY: help setup run test lab refresh lint clean
+
+help:  ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "Options: ENV=cpu|gpu (now $(ENV)), PRESET=quick|laptop|full (now $(PRESET)), PYTHON=python3.12"
+
+setup: $(VENV)/installed  ## make the environment (the others do it too)
+
+# The stamp is written last, so an installation that was cut off is taken up again.
+$(VENV)/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c '$(SUPPORTED)'
+	@echo "Installing the $(ENV) environment into $(VENV): about 2 minutes, once."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(ENV),test]'
+	@touch $@
+
+run: setup  ## run the whole course, then look at runs/latest/index.html
+	$(BIN)/course run --preset $(PRESET) --out runs/latest
+
+test: setup lint  ## run all tests: no network, no GPU
+	$(BIN)/python -m pytest
+
+lint: setup
+	$(BIN)/ruff check .
+
+lab: setup  ## open JupyterLab on the notebooks
+	$(BIN)/jupyter lab --notebook-dir notebooks
+
+refresh: setup  ## run the notebooks at preset full and store their outputs
+	$(BIN)/course refresh
+
+clean:  ## remove the environments, executed notebooks and caches (not your records)
+	rm -rf .venv .venv-gpu runs *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,228 @@
+"""Name, find, choose and verify the devices that TensorFlow can compute on.
+
+TensorFlow moves work silently to the CPU when the device that was asked for does not exist.
+So a device is looked up before work is sent there, and read back from the result afterwards.
+Memory is in bytes.
+"""
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from helpers.errors import DeviceError, NotEnoughMemoryError
+
+SPELLINGS = "Accepted are 'CPU', 'GPU:1', 'gpu:0', '/device:GPU:0' and TensorFlow's own names."
+_NAME = re.compile(
+    r"(?:/(?:job|replica|task):[^/]+)*/?(?:(?:physical_)?device:)?(CPU|GPU|TPU)(?::([0-9]{1,4}))?", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, order=True)
+class Device:
+    """One device as the course names it: `GPU:0`."""
+
+    kind: str  # "CPU", "GPU" or "TPU"
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.index}"
+
+
+def load_tensorflow() -> ModuleType:
+    """Import TensorFlow, or say which Python lacks it. Takes seconds; starts no device."""
+    if importlib.util.find_spec("tensorflow") is None:
+        raise DeviceError(
+            f"TensorFlow is not installed in the Python that runs this ({sys.executable}).",
+            "The course needs one of its own two environments.",
+            "Close the notebook, type `make lab` in the course's folder and open it again.",
+        )
+    import tensorflow
+
+    return tensorflow
+
+
+def parse(name) -> Device:
+    """Return the device that a name or a TensorFlow device object means, whether or not it exists."""
+    if isinstance(name, Device):
+        return name
+    text = name if isinstance(name, str) else getattr(name, "name", None)
+    match = _NAME.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        raise DeviceError(f"{name!r} is not the name of a device.", SPELLINGS, _did_you_mean(text))
+    return Device(match[1].upper(), int(match[2] or 0))
+
+
+def _did_you_mean(text) -> str:
+    """Translate other frameworks' spellings and small slips into ours."""
+    match = re.search(r"(cuda|gpu|mps|rocm|cpu)\D*?(\d*)$", str(text).strip(), re.IGNORECASE)
+    if match is None or "-" in str(text):
+        return "Type `course check` to see the devices of this machine."
+    kind = "CPU" if match[1].lower() == "cpu" else "GPU"
+    return f"Did you mean '{kind}:{int(match[2] or 0)}'?"
+
+
+def available() -> tuple[Device, ...]:
+    """Return every CPU and GPU that TensorFlow can use, CPUs first. This starts the devices."""
+    tf = load_tensorflow()
+    _share_gpu_memory(tf)
+    found = [parse(device.name) for device in tf.config.list_logical_devices()]
+    return tuple(sorted(device for device in found if device.kind in ("CPU", "GPU")))
+
+
+def _share_gpu_memory(tf) -> None:
+    """Let every GPU hand out memory as it is needed, so that a second open notebook can use it too."""
+    for gpu in tf.config.get_visible_devices("GPU"):
+        if tf.config.get_logical_device_configuration(gpu):
+            continue
+        try:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        except RuntimeError:  # the device has started: how it hands out memory is settled
+            return
+
+
+def find(name) -> Device:
+    """Return the device that `name` means, or raise `DeviceError` with the names of those that exist."""
+    wanted = parse(name)
+    existing = available()
+    if wanted not in existing:
+        here = ", ".join(map(str, existing))
+        raise DeviceError(
+            f"There is no {wanted} here: TensorFlow sees {here}.",
+            f"Accepted are {here}, or None for all of them.",
+            f"Type `course check` to learn why, or set devices='{existing[0]}' to go on without it.",
+        )
+    return wanted
+
+
+def choose(names=None) -> tuple[Device, ...]:
+    """Return the devices of "CPU:0,GPU:0" or of a list, each once and in that order; None means all."""
+    if names is None:
+        return available()
+    if isinstance(names, str):
+        names = names.split(",")
+    elif not isinstance(names, Iterable):
+        names = [names]
+    chosen = tuple(dict.fromkeys(find(name) for name in names))
+    if not chosen:
+        raise DeviceError("No device was named.", SPELLINGS, "Set devices=None to take every device.")
+    return chosen
+
+
+def where(result) -> tuple[Device, ...]:
+    """Return the devices that hold the tensors of `result` (a tensor, or any nest of them), each once.
+
+    NumPy arrays, numbers and None do not say where they were computed: they give an empty tuple.
+    """
+    tf = load_tensorflow()
+    leaves = tf.nest.flatten(result, expand_composites=True)
+    tensors = [leaf for leaf in leaves if tf.is_tensor(leaf) or isinstance(leaf, tf.Variable)]
+    return tuple(dict.fromkeys(parse(tensor.device) for tensor in tensors))
+
+
+def verify(result, device: Device) -> Device | None:
+    """Return the device that computed `result`, None if it does not say, or raise if it is another one."""
+    found = where(result)
+    if any(other != device for other in found):
+        raise DeviceError(
+            f"The work was sent to {device}, but its result came from {', '.join(map(str, found))}.",
+            f"A result counts for {device} only if all of it was computed there.",
+            "Make the inputs under `with tf.device(...)` as well, and type `course check` to test the device.",
+        )
+    return found[0] if found else None
+
+
+def hardware_name(device: Device) -> str:
+    """Return what the maker calls the device: "NVIDIA H200", "AMD EPYC"."""
+    if device.kind == "CPU":
+        return cpu_name()
+    return gpu_details(device).get("device_name", str(device))
+
+
+def gpu_details(device: Device) -> dict:
+    """Return what TensorFlow knows of a GPU: `device_name`, `compute_capability`; {} for other devices."""
+    tf = load_tensorflow()
+    visible = tf.config.get_visible_devices("GPU")
+    if device.kind != "GPU" or not visible:
+        return {}
+    # With several logical devices on one GPU there are fewer physical ones than indices.
+    return tf.config.experimental.get_device_details(visible[min(device.index, len(visible) - 1)])
+
+
+def cpu_name() -> str:
+    """Return the processor's name as the operating system knows it."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        match = re.search(r"^model name\s*:\s*(.+)$", cpuinfo.read_text(encoding="utf-8"), re.MULTILINE)
+        if match:
+            return match[1].strip()
+    if sys.platform == "darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return platform.processor() or platform.machine()
+
+
+def usable_cpus() -> int:
+    """Return how many cores this process may use; a container or `taskset` can grant fewer than exist."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def nvidia_smi(fields: str, gpu: str | None = None) -> list[list[str]] | None:
+    """Return what NVIDIA's driver says of its GPUs, a row each; None where there is no working driver.
+
+    `fields` are those of `nvidia-smi --query-gpu`; `gpu` (an index or a UUID) asks for one alone.
+    """
+    if shutil.which("nvidia-smi") is None:
+        return None
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
+    answer = subprocess.run(command + (["-i", gpu] if gpu else []), capture_output=True, text=True, timeout=30)
+    if answer.returncode != 0:
+        return None
+    return [[cell.strip() for cell in line.split(",")] for line in answer.stdout.splitlines() if line.strip()]
+
+
+def free_memory(device: Device) -> int | None:
+    """Return the bytes that new tensors on `device` may take; None where nobody can say."""
+    if device.kind == "CPU":
+        return _free_host_memory()
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    gpu = hidden[device.index] if len(hidden) > device.index and hidden[0] else str(device.index)
+    rows = nvidia_smi("memory.free", gpu)
+    return int(rows[0][0]) * 2**20 if rows and rows[0][0].isdigit() else None
+
+
+def _free_host_memory() -> int:
+    """Return the tightest of: free memory, what the container has left, what `ulimit -v` has left."""
+    import psutil
+
+    limits = [psutil.virtual_memory().available]
+    container = Path("/sys/fs/cgroup/memory.max")
+    if container.exists() and container.read_text().strip().isdigit():
+        # "anon" leaves out the file cache, which gives way when memory is needed.
+        used = re.search(r"^anon (\d+)$", container.with_name("memory.stat").read_text(), re.MULTILINE)
+        limits.append(int(container.read_text()) - int(used[1]))
+    if sys.platform == "linux":
+        import resource
+
+        address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if address_space != resource.RLIM_INFINITY:
+            limits.append(address_space - psutil.Process().memory_info().vms)
+    return max(0, min(limits))
+
+
+def require_memory(device: Device, needed: int) -> None:
+    """Raise `NotEnoughMemoryError` when `needed` bytes do not fit on `device` beside what is there."""
+    free = free_memory(device)
+    if free is not None and needed > free:
+        raise NotEnoughMemoryError(
+            f"{device} needs {needed / 1e9:,.1f} GB, {free / 1e9:,.1f} GB free.",
+            "Work must fit into the memory that is free.",
+            "Choose a smaller size, or close other programs and notebooks.",
+        )

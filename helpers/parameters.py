@@ -1,0 +1,183 @@
+"""Presets, and notebook parameters checked before anything is computed.
+
+Papermill delivers numbers, lists, and strings that look like either; all of them are understood here,
+and everything else is refused in words.
+"""
+
+import ast
+import difflib
+import math
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
+
+from helpers import devices
+from helpers.errors import ParameterError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+PRESETS = ("quick", "laptop", "full")
+COMMON = ("preset", "devices", "seed", "results_dir")
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+def table() -> dict:
+    """Return `presets.toml`: for each experiment what it `takes`, and its own parameters."""
+    return tomllib.loads(Path(__file__).with_name("presets.toml").read_text(encoding="utf-8"))
+
+
+def own(experiment: str) -> dict[str, dict]:
+    """Return the rows of the parameters that one experiment has of its own."""
+    known = table()
+    if experiment not in known:
+        raise ParameterError(
+            f"There is no experiment {experiment!r}.",
+            f"Accepted are {', '.join(known)}.",
+            "Give the notebook's name without its number; a new one needs rows in helpers/presets.toml.",
+        )
+    return {name: row for name, row in known[experiment].items() if name != "takes"}
+
+
+def check(experiment: str, **values) -> SimpleNamespace:
+    """Return the values a notebook runs with, checked, with the preset's in place of None.
+
+    The result holds `preset` (str), `devices` (tuple of `Device`), `seed` (int), `results_dir` (`Path`)
+    and the notebook's own parameters. Anything unknown or out of range raises `ParameterError`.
+    """
+    rows = own(experiment)
+    refuse_unknown([*values, *_injected_names()], [*COMMON, *rows])
+    checked = {name: check_value(experiment, name, values.get(name)) for name in [*COMMON, *rows] if name != "devices"}
+    preset = checked["preset"] = checked["preset"] or preset_from_environment()
+    for name, row in rows.items():
+        if checked[name] is None:
+            checked[name] = row[preset]
+    checked["seed"] = checked["seed"] or 0
+    checked["results_dir"] = checked["results_dir"] or Path(os.environ.get("COURSE_RESULTS") or PROJECT / "results")
+    checked["devices"] = devices.choose(_plain(values.get("devices")))  # last: it starts TensorFlow
+    return SimpleNamespace(**checked)
+
+
+def refuse_unknown(names, known) -> None:
+    """Raise `ParameterError` for the first name that is not known; papermill itself only warns."""
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            raise ParameterError(
+                f"There is no parameter {name!r}.",
+                f"Accepted are {', '.join(known)}.",
+                f"Did you mean {near[0]!r}?" if near else "Take it out, or correct its name.",
+            )
+
+
+def _injected_names() -> list[str]:
+    """Return what the cell that papermill injected assigns: only there can a misspelt name be seen."""
+    if "IPython" not in sys.modules:
+        return []
+    shell = sys.modules["IPython"].get_ipython()
+    cells = shell.user_ns.get("In", []) if shell else []
+    trees = [ast.parse(cell) for cell in cells if cell.startswith("# Parameters\n")]
+    targets = [node.targets[0] for tree in trees for node in tree.body if isinstance(node, ast.Assign)]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def preset_from_environment() -> str:
+    """Return `$COURSE_PRESET`, else "laptop"."""
+    return _preset("$COURSE_PRESET", os.environ.get("COURSE_PRESET") or "laptop")
+
+
+def check_value(experiment: str, name: str, value):
+    """Return one parameter as a plain value, None where the preset decides, or raise `ParameterError`.
+
+    Devices are only read, not looked for: that would start TensorFlow.
+    """
+    given, value = value, _plain(value)
+    if value is None:
+        return None
+    if name in COMMON:
+        return _COMMON_CHECKS[name](name, given if name == "results_dir" else value)
+    row = own(experiment)[name]
+    if row["kind"] == "whole numbers":
+        return _whole_numbers(name, value, row["least"])
+    return _number(name, value, row["least"], whole=row["kind"] == "whole number")
+
+
+def _plain(value):
+    """Turn text that only spells a Python or JSON value ("[1, 2]", "1e-3", "None") into that value."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if text.lower() in ("none", "null"):
+        return None
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _number(name: str, value, least: float, whole: bool, most: float = math.inf):
+    """Return an int (or a float) from `least` to `most`; booleans are not numbers here."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():  # a NumPy number
+        return _number(name, value.item(), least, whole, most)
+    if not is_number or not least <= value <= most or not math.isfinite(value) or (whole and value != int(value)):
+        reach = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
+        raise ParameterError(
+            f"{name} = {value!r} is not possible.",
+            f"Accepted is a {'whole number' if whole else 'number'} {reach}, or None for the preset's.",
+            f"Correct {name} and run the cell again.",
+        )
+    return int(value) if whole else float(value)
+
+
+def _whole_numbers(name: str, value, least: int) -> list[int]:
+    """Return a list of whole numbers, each once."""
+    if isinstance(value, str):
+        value = [_plain(part) for part in value.split(",")]
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    items = list(value) if isinstance(value, (list, tuple, range, set)) else [value]
+    if not items:
+        raise ParameterError(
+            f"{name} is empty.",
+            "Accepted are one or more whole numbers: 500, '500,1000' or [500, 1000].",
+            f"Give at least one, or set {name} = None for the preset's.",
+        )
+    return list(dict.fromkeys(_number(name, item, least, whole=True) for item in items))
+
+
+def _preset(name: str, value) -> str:
+    if value not in PRESETS:
+        raise ParameterError(
+            f"{name} = {value!r} is not a preset.",
+            f"Accepted are {', '.join(map(repr, PRESETS))}; None takes $COURSE_PRESET, else 'laptop'.",
+            "Choose one of them.",
+        )
+    return value
+
+
+def _results_dir(name: str, value) -> Path:
+    """Return the folder for records; it is made when the first record is written."""
+    if not isinstance(value, (str, os.PathLike)):
+        raise ParameterError(f"{name} = {value!r} is not a folder.", "Accepted is a path.", "Give it in quotes.")
+    folder = Path(value).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"{name} = {str(value)!r} is a file.", "Accepted is a folder.", "Give another name.")
+    return folder.absolute()
+
+
+def _devices(_name: str, value) -> list[devices.Device]:
+    names = value.split(",") if isinstance(value, str) else value
+    return [devices.parse(item) for item in (names if isinstance(names, (list, tuple)) else [names])]
+
+
+_COMMON_CHECKS: Mapping = {
+    "preset": _preset,
+    "devices": _devices,
+    "seed": lambda name, value: _number(name, value, 0, whole=True, most=2**32 - 1),  # NumPy takes no more
+    "results_dir": _results_dir,
+}

@@ -1,0 +1,137 @@
+"""Every picture of the course. Each function draws on the axes it is given and returns them.
+
+One rule for all: measured here is solid, predicted is dashed, published by others is dotted.
+A colour stands for a kind of device.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from helpers.devices import parse
+from helpers.timing import Measurement, format_digits
+
+LINE = {"measured": "-", "predicted": "--", "published": ":"}
+COLOUR = {"CPU": ("#0072B2", "#56B4E9"), "GPU": ("#D55E00", "#E69F00"), "TPU": ("#009E73", "#009E73")}
+STATE = {"ok": "#d9efe3", "note": "#fdf0cf", "fail": "#f7d4cc"}
+
+
+def use_style() -> None:
+    """Give all following pictures the look of the course."""
+    mpl.style.use(Path(__file__).with_name("course.mplstyle"))
+
+
+def colour(device) -> str:
+    """Return the colour of a device; a second one of the same kind gets a lighter shade."""
+    device = parse(device)
+    shades = COLOUR[device.kind]
+    return shades[min(device.index, len(shades) - 1)]
+
+
+def few_and_many_cores(axes: Sequence) -> Sequence:
+    """Draw the idea of a CPU on the first axes, and that of a GPU on the second."""
+    pictures = (
+        ("CPU: few strong cores, a large cache", 2, 4, "CPU"),
+        ("GPU: thousands of simple cores, little cache", 16, 24, "GPU"),
+    )
+    for ax, (title, rows, columns, kind) in zip(axes, pictures, strict=True):
+        chip = COLOUR[kind][0]
+        cache = 0.42 if kind == "CPU" else 0.08
+        ax.add_patch(Rectangle((0, 0), 1, cache - 0.03, color=chip, alpha=0.25))
+        ax.text(0.5, (cache - 0.03) / 2, "cache", ha="center", va="center", fontsize=8)
+        width, height = 1 / columns, (1 - cache) / rows
+        for row in range(rows):
+            for column in range(columns):
+                corner = (column * width + 0.08 * width, cache + row * height + 0.08 * height)
+                ax.add_patch(Rectangle(corner, 0.84 * width, 0.84 * height, color=chip))
+        ax.set_title(title)
+        ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect=0.6)
+        ax.axis("off")
+    return axes
+
+
+def software_stack(layers: Sequence[tuple[str, str, str]], ax):
+    """Draw (name, what it is here, state) from top to bottom, as boxes that stand on each other."""
+    for height, (name, words, state) in enumerate(reversed(layers)):
+        ax.add_patch(Rectangle((0, height), 1, 0.9, facecolor=STATE[state], edgecolor="#666666", linewidth=0.8))
+        ax.text(0.02, height + 0.45, name, va="center", weight="bold")
+        ax.text(0.26, height + 0.45, words, va="center")
+    ax.set(xlim=(-0.01, 1.01), ylim=(-0.1, len(layers)))
+    ax.axis("off")
+    return ax
+
+
+def time_against_size(curves: Mapping[tuple[str, str], Mapping[int, float]], ax):
+    """Draw seconds against matrix size as the chapter does: {(device, origin): {size: seconds}}."""
+    for (device, origin), times in curves.items():
+        style = {"color": colour(device), "linestyle": LINE[origin], "marker": "o"}
+        ax.plot(list(times), list(times.values()), label=f"{parse(device)}, {origin}", **style)
+    ax.set(xlabel="matrix size n (n × n, float32)", ylabel="time per product (s)", ylim=(0, None), xlim=(0, None))
+    ax.legend()
+    return ax
+
+
+def rate_against_size(measured: Mapping[int, Measurement], ceilings: Mapping[str, float], device, ax):
+    """Draw GFLOP/s against matrix size on log axes, below the three ceilings of one device.
+
+    `ceilings` holds `flop_per_second`, `bytes_per_second` and `seconds_per_call`. A product of two
+    n × n float32 matrices takes 2 n³ operations and moves at least 12 n² bytes.
+    """
+    sizes = np.array(list(measured), float)
+    rates = 2 * sizes**3 / [m.median for m in measured.values()] / 1e9
+    n = np.geomspace(sizes.min() / 1.5, sizes.max() * 1.5, 200)
+    limits = {
+        "fixed cost of a call": 2 * n**3 / ceilings["seconds_per_call"] / 1e9,
+        "memory": ceilings["bytes_per_second"] * n / 6 / 1e9,
+        "processor": np.full_like(n, ceilings["flop_per_second"] / 1e9),
+    }
+    for (name, limit), style in zip(limits.items(), ((0, (1, 1)), (0, (4, 2)), (0, (6, 1, 1, 1))), strict=True):
+        ax.plot(n, limit, color="#888888", linestyle=style, linewidth=1.2, label=f"ceiling: {name}")
+    ax.fill_between(n, np.min(list(limits.values()), axis=0), 1e-12, color="#888888", alpha=0.08)
+    ax.plot(sizes, rates, "o-", color=colour(device), label=f"{parse(device)}, measured")
+    top = 3 * max(rates.max(), ceilings["flop_per_second"] / 1e9)
+    ax.set(xlabel="matrix size n (n × n, float32)", ylabel="rate (GFLOP/s)", xscale="log", yscale="log")
+    ax.set(ylim=(rates.min() / 3, top), xlim=(n[0], n[-1]))
+    ax.legend(loc="lower right", fontsize=8)
+    return ax
+
+
+def parts_of_a_time(parts: Mapping[int, Mapping[str, float]], ax):
+    """Draw, for each size, which share of the time each part takes: {size: {part: seconds}}."""
+    sizes = list(parts)
+    left = np.zeros(len(sizes))
+    for part in parts[sizes[0]]:
+        share = np.array([parts[size][part] / sum(parts[size].values()) for size in sizes]) * 100
+        bars = ax.barh([str(size) for size in sizes], share, left=left, label=part, height=0.6)
+        texts = [f"{value:.0f}" if value > 6 else "" for value in share]
+        ax.bar_label(bars, labels=texts, label_type="center", color="white")
+        left += share
+    ax.set(xlabel="share of the published clock (%)", ylabel="matrix size n", xlim=(0, 100))
+    ax.grid(axis="y", visible=False)
+    ax.legend(ncols=len(parts[sizes[0]]), loc="lower center", bbox_to_anchor=(0.5, 1))
+    return ax
+
+
+def single_samples(measured: Mapping[str, Measurement], ax):
+    """Draw every value of each measurement as a dot, relative to its median, which is the line at 1."""
+    for height, (label, measurement) in enumerate(measured.items()):
+        relative = np.array(measurement.values) / measurement.median
+        # Values that lie on each other are spread out downwards in the order they were taken.
+        heights = height + np.linspace(-0.25, 0.25, len(relative))
+        ax.plot(relative, heights, "o", alpha=0.6, label=label, markersize=4)
+        widest = f"slowest / fastest = {format_digits(relative.max() / relative.min())}"
+        ax.text(1.02, height, widest, va="center", fontsize=8, transform=ax.get_yaxis_transform())
+    ax.axvline(1, color="#444444", linewidth=1)
+    ax.set(xlabel="one value / the median of all", yticks=range(len(measured)), yticklabels=list(measured))
+    ax.set(ylim=(len(measured) - 0.5, -0.5))
+    return ax
+
+
+def new_axes(columns: int = 1, height: float = 4.2):
+    """Return the axes of a new picture: one, or several side by side."""
+    _, axes = plt.subplots(1, columns, figsize=(7.2 if columns == 1 else 9.6, height))
+    return axes

@@ -1,0 +1,252 @@
+"""Records: one JSON file per run and device, written whole or not at all, and read into one table.
+
+A record says what was measured, where it really ran, and under which conditions; it never says who or
+where in the file system. Its form is `record.schema.json`. Records of other machines are untrusted text.
+"""
+
+import json
+import math
+import os
+import platform
+import statistics
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from types import SimpleNamespace
+
+from helpers import devices
+from helpers.devices import Device
+from helpers.errors import RecordError
+from helpers.timing import Measurement, quartiles
+
+LARGEST_FILE = 20_000_000  # bytes; a record of ours has a few thousand
+
+
+@dataclass
+class Record:
+    """A growing record. Every `add` writes it again, so a run that is cut off keeps what it measured."""
+
+    content: dict
+    path: Path
+
+    def add(self, measurement: Measurement, **varied) -> None:
+        """Add one measurement and what was varied for it, under its own name: `size=500`."""
+        used = self.content["device"]["used"]
+        now = str(measurement.device) if measurement.device else used
+        if used not in (None, now):
+            raise RecordError(
+                f"{measurement.label} ran on {now}, but this record is of {used}.",
+                "A record holds the measurements of one device.",
+                "Start a record for each device.",
+            )
+        self.content["device"]["used"] = now
+        row = {"label": measurement.label, "unit": "s", "values": list(measurement.values), "first": measurement.first}
+        self.content["measurements"].append({**row, **varied})
+        self.save()
+
+    def note(self, words: str) -> None:
+        """Add a remark: a size that was skipped, for example."""
+        self.content["notes"].append(words)
+        self.save()
+
+    def save(self) -> Path:
+        """Write the record beside its place, then move it there in one step."""
+        text = json.dumps(_plain(self.content), indent=1, allow_nan=False)
+        problem = _fault(json.loads(text))
+        if problem:
+            raise RecordError(
+                f"The record would not be readable: {problem}.",
+                "Its form is helpers/record.schema.json.",
+                "Correct what was added last.",
+            )
+        draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with open(draft, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, self.path)
+        except OSError as error:
+            raise RecordError(
+                f"The record {self.path.name} cannot be written: {error.strerror}.",
+                "A folder is needed in which you may write.",
+                "Set results_dir (or $COURSE_RESULTS) to one.",
+            ) from error
+        return self.path
+
+
+def start(
+    experiment: str, device: Device, settings: SimpleNamespace, *, flags: dict, data: dict | None = None
+) -> Record:
+    """Begin the record of one run on one device; the file appears with its first measurement or note.
+
+    `settings` is what `parameters.check` returned. `flags` must hold `jit_compile` and `dtype`; the rest
+    is read from TensorFlow. `data` is {`name`, `source`, `stand_in`}.
+    """
+    missing = {"jit_compile", "dtype"} - set(flags)
+    if missing:
+        raise RecordError(
+            f"The flags lack {' and '.join(sorted(missing))}.",
+            "Every record says whether XLA compiled the work, and in which dtype it ran.",
+            "Pass flags={'jit_compile': False, 'dtype': 'float32'}, for example.",
+        )
+    now = datetime.now(timezone.utc)
+    given = {k: v for k, v in vars(settings).items() if k != "results_dir"}  # a path tells who you are
+    given["devices"] = [str(device) for device in settings.devices]
+    content = {
+        "schema": 1,
+        "experiment": experiment,
+        "utc": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "device": {
+            "asked": str(device),
+            "used": None,
+            "name": devices.hardware_name(device),
+            "kind": device.kind,
+        },
+        "machine": machine(),
+        "versions": versions(),
+        "flags": {**runtime_flags(), **flags},
+        "parameters": given,
+        "data": data,
+        "measurements": [],
+        "notes": [],
+    }
+    place = str(device).replace(":", "")  # Windows allows no colon
+    name = f"{experiment}--{place}--{now:%Y%m%dT%H%M%SZ}--{uuid.uuid4().hex[:8]}.json"
+    return Record(content, Path(settings.results_dir) / name)
+
+
+@cache
+def machine() -> dict:
+    """Describe the hardware and the operating system, without a host or user name."""
+    import psutil
+
+    return {
+        "cpu": devices.cpu_name(),
+        "usable_cpus": devices.usable_cpus(),
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "gpus": [row[0] for row in devices.nvidia_smi("name") or []],
+    }
+
+
+def versions() -> dict[str, str | None]:
+    """Return the versions that decide a timing; None for what is not installed or not built in."""
+    tf = devices.load_tensorflow()
+    build = tf.sysconfig.get_build_info()
+    installed = {dist.metadata["Name"].lower(): dist.version for dist in metadata.distributions()}
+    return {
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "keras": installed.get("keras"),
+        "numpy": installed.get("numpy"),
+        "cuda": build.get("cuda_version"),
+        "cudnn": installed.get("nvidia-cudnn-cu12", build.get("cudnn_version")),
+        "course": installed.get("cpu-or-gpu"),
+    }
+
+
+def runtime_flags() -> dict:
+    """Return the switches of TensorFlow that change a timing, as they stand now."""
+    tf = devices.load_tensorflow()
+    return {
+        "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
+        "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "default"),
+        "xla_flags": os.environ.get("XLA_FLAGS"),
+        # 0 lets TensorFlow take one thread per core
+        "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
+        "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
+    }
+
+
+def read(*folders: str | Path):
+    """Return (table, problems): a pandas row per measurement of every record in the folders.
+
+    A file that cannot be used is named in `problems` and left alone. Columns: `experiment`, `utc`,
+    `device`, `device_name`, `kind`, `cpu`, `tensorflow`, `preset`, `stand_in`, `file`, `label`, `unit`,
+    `median`, `low`, `high` (quartiles), `n`, `first`, and what was varied (`size`, `batch_size`, …).
+    """
+    import pandas as pd
+
+    rows, problems = [], []
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            problems.append(f"{folder} is not a folder")
+        for path in sorted(folder.glob("*.json")):
+            record, problem = _load(path)
+            if problem:
+                problems.append(f"{path.name}: {problem}")
+            else:
+                rows.extend(_rows(record, path.name))
+    columns = ["experiment", "utc", "device", "device_name", "kind", "label", "unit", "median", "low", "high", "n"]
+    return (pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)), problems
+
+
+def _load(path: Path) -> tuple[dict, str]:
+    """Return a record and "", or {} and what is wrong with the file."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            return {}, f"larger than {LARGEST_FILE:,} bytes"
+        record = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+    except (OSError, ValueError, RecursionError) as error:
+        return {}, f"cannot be read ({error})"
+    problem = _fault(record)
+    return ({}, problem) if problem else (record, "")
+
+
+def _refuse_constant(name: str):
+    raise ValueError(f"{name} is not JSON")
+
+
+def _fault(content) -> str:
+    """Return what keeps `content` from being a record, or ""."""
+    error = next(_validator().iter_errors(content), None)
+    if error is None:
+        return ""
+    place = "/".join(map(str, error.absolute_path)) or "the whole"
+    return f"{place}: {error.message[:200]}"
+
+
+@cache
+def _validator():
+    from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8")))
+
+
+def _rows(record: dict, file: str) -> Iterator[dict]:
+    shared = {
+        "experiment": record["experiment"],
+        "utc": record["utc"],
+        "device": record["device"]["used"],
+        "device_name": record["device"]["name"],
+        "kind": record["device"]["kind"],
+        "cpu": record["machine"]["cpu"],
+        "tensorflow": record["versions"].get("tensorflow"),
+        "preset": record["parameters"].get("preset"),
+        "stand_in": bool(record["data"] and record["data"]["stand_in"]),
+        "file": file,
+    }
+    for row in record["measurements"]:
+        varied = {name: value for name, value in row.items() if name not in ("label", "unit", "values", "first")}
+        low, high = quartiles(row["values"])
+        numbers = {"median": statistics.median(row["values"]), "low": low, "high": high, "n": len(row["values"])}
+        yield {**varied, **shared, "label": row["label"], "unit": row["unit"], **numbers, "first": row["first"]}
+
+
+def _plain(value):
+    """Turn NumPy's numbers and arrays, tuples and paths into what JSON knows; NaN becomes null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,196 @@
+"""Time a callable honestly: keep the first call apart, wait for the device, repeat until steady.
+
+Every time is in seconds per call. TensorFlow is imported inside functions only.
+"""
+
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from helpers import devices
+from helpers.devices import Device
+from helpers.errors import ParameterError
+
+STEADY_SPREAD = 0.10  # interquartile range / median; above it we call a measurement unsteady
+ENOUGH_VALUES = 7  # fewer say little about a spread; from 7 on one outlier at each end does no harm
+SHORTEST_VALUE = 0.005  # seconds; shorter calls share a clock, or waiting (about 40 µs) would be in them
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Repeated timings of one piece of work on one device."""
+
+    label: str
+    device: Device | None  # read back from the result; None if the result does not say
+    first: float  # seconds; includes tracing, compilation and memory pools
+    values: tuple[float, ...]  # seconds per call, warm, in the order taken
+    calls_per_value: int = 1
+
+    def __post_init__(self):
+        if not self.values or not all(0 < value < math.inf for value in self.values):
+            raise ValueError(f"{self.label}: need times above 0 s, got {self.values}")
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def low(self) -> float:
+        """The lower quartile."""
+        return quartiles(self.values)[0]
+
+    @property
+    def high(self) -> float:
+        """The upper quartile."""
+        return quartiles(self.values)[1]
+
+    @property
+    def spread(self) -> float:
+        """The interquartile range as a share of the median."""
+        return (self.high - self.low) / self.median
+
+    @property
+    def is_steady(self) -> bool:
+        return self.n >= ENOUGH_VALUES and self.spread <= STEADY_SPREAD
+
+    @property
+    def steadiness(self) -> str:
+        """Say in words how far the median can be trusted."""
+        if self.n < ENOUGH_VALUES:
+            return f"only {self.n} value{'s' * (self.n > 1)} within the time limit"
+        if not self.is_steady:
+            return f"unsteady: the middle half spans {self.spread:.0%} of the median"
+        drift = _drift(self.values)
+        if abs(drift) >= 0.03:
+            return f"drifting: {abs(drift):.0%} {'slower' if drift > 0 else 'faster'} from first to last value"
+        return "steady"
+
+    def __str__(self) -> str:
+        place = f" on {self.device}" if self.device else ""
+        width = self.high - self.low
+        low, high = (format_seconds(edge, width) for edge in (self.low, self.high))
+        return (
+            f"{self.label}{place}: {format_seconds(self.median, width)} "
+            f"(middle half {low} to {high}, n = {self.n}; first call {format_seconds(self.first)}); {self.steadiness}"
+        )
+
+    def _repr_pretty_(self, printer, _cycle) -> None:
+        printer.text(str(self))
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    if len(values) == 1:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def _drift(values: Sequence[float]) -> float:
+    """Return the relative change along a straight line through the values; 0 where they follow none."""
+    order = range(len(values))
+    if len(set(values)) == 1 or abs(statistics.correlation(order, values)) < 0.9:
+        return 0.0
+    return statistics.linear_regression(order, values).slope * (len(values) - 1) / statistics.median(values)
+
+
+def format_seconds(seconds: float, uncertainty: float = 0.0) -> str:
+    """Write a time with its unit, in as many digits (2 to 4) as `uncertainty`, in seconds, leaves it."""
+    if seconds == 0:
+        return "0 s"
+    digits = 2
+    if uncertainty > 0:
+        digits += math.floor(math.log10(abs(seconds))) - math.floor(math.log10(uncertainty)) - 1
+        digits = min(4, max(2, digits))
+    rounded = float(f"{seconds:.{digits - 1}e}")
+    units = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s"))
+    scale, unit = next((u for u in reversed(units) if abs(rounded) >= u[0] * (1 - 1e-9)), units[0])
+    return f"{format_digits(rounded / scale, digits)} {unit}"
+
+
+def format_digits(number: float, digits: int = 2) -> str:
+    """Write a number with that many significant digits, never as 1e+03."""
+    if number == 0:
+        return "0"
+    decimals = digits - 1 - math.floor(math.log10(abs(float(f"{number:.{digits - 1}e}"))))
+    return f"{round(number, decimals):,.{max(0, decimals)}f}"
+
+
+class _Subject:
+    """One callable under the clock."""
+
+    def __init__(self, label: str, call: Callable, device: Device | None, clock: Callable[[], float]):
+        self.label, self.call, self.device, self.clock = label, call, device, clock
+        self.values: list[float] = []
+        self.calls_per_value = 1
+        self.first, result = self._time(1)
+        self.used = devices.verify(result, device) if device else next(iter(devices.where(result)), None)
+
+    def _time(self, calls: int):
+        """Return the seconds of `calls` calls in a row, waiting at both ends, and the last result."""
+        tf = devices.load_tensorflow()
+        wait = tf.test.experimental.sync_devices
+        with tf.device(str(self.device)) if self.device else nullcontext():
+            wait()  # earlier work must not run on our clock
+            start = self.clock()
+            for _ in range(calls - 1):
+                self.call()
+            result = self.call()
+            wait()  # a GPU call returns before its work is done
+            return self.clock() - start, result
+
+    def warm_up(self) -> None:
+        """Call again until that takes long enough for the clock, which also finds the calls per value."""
+        while self._time(self.calls_per_value)[0] < SHORTEST_VALUE:
+            self.calls_per_value *= 2
+
+    def take_value(self) -> None:
+        self.values.append(self._time(self.calls_per_value)[0] / self.calls_per_value)
+
+    def measurement(self) -> Measurement:
+        return Measurement(self.label, self.used, self.first, tuple(self.values), self.calls_per_value)
+
+
+def in_turn(
+    calls: Mapping[str, Callable],
+    device: str | Device | Mapping[str, str | Device] | None = None,
+    *,
+    seconds: float = 3.0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, Measurement]:
+    """Measure several callables in turn (A B A B …), so that a busy moment hits all of them alike.
+
+    `device` is one for all, or one per label; each callable runs there, and its result must come from
+    there. None leaves the choice to TensorFlow. Repeats until every one is steady, or until `seconds`
+    per callable have passed; each gets one value at least. A call that raises ends the measurement.
+    """
+    if not calls or not 0 < seconds < math.inf:
+        raise ParameterError(
+            f"Nothing can be measured: {len(calls)} callables, {seconds!r} seconds.",
+            "At least one callable and a time limit above 0 seconds are needed.",
+            "Give the seconds that each measurement may take, 3 for example.",
+        )
+    asked = device if isinstance(device, Mapping) else dict.fromkeys(calls, device)
+    chosen = {label: None if asked[label] is None else devices.find(asked[label]) for label in calls}
+    end = clock() + seconds * len(calls)
+    subjects = [_Subject(label, call, chosen[label], clock) for label, call in calls.items()]
+    for subject in subjects:
+        if clock() < end:
+            subject.warm_up()
+    while True:
+        for subject in subjects:
+            subject.take_value()
+        found = {subject.label: subject.measurement() for subject in subjects}
+        if clock() >= end or all(measurement.is_steady for measurement in found.values()):
+            return found
+
+
+def measure(call: Callable, device: str | Device | None = None, *, label: str = "work", **options) -> Measurement:
+    """Measure one callable: see `in_turn`, which takes the same options."""
+    return in_turn({label: call}, device, **options)[label]
