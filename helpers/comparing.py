@@ -73,6 +73,15 @@ def wins_from(comparisons: Mapping[float, Comparison]) -> float | None:
     return start
 
 
+def growth_exponent(sizes: Sequence[float], measurements: Sequence[Measurement]) -> float:
+    """Return p of the power law time = c × size^p through the medians; NaN for fewer than 2 sizes."""
+    import numpy as np
+
+    if len(set(sizes)) < 2:
+        return math.nan
+    return float(np.polyfit(np.log(sizes), np.log([measurement.median for measurement in measurements]), 1)[0])
+
+
 @dataclass(frozen=True)
 class Line:
     """Seconds = fixed + per_item × items, each with the interval that holds it with 95 %."""

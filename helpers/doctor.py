@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
-from helpers import devices, probe
+from helpers import devices, probe, results
 
 CUDA_LIBRARIES = ("cublas", "cuda_runtime", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvjitlink")
 PROJECT = Path(__file__).resolve().parent.parent
@@ -232,3 +232,23 @@ def examine(run_probe: Callable[[], Mapping] = probe.run_apart) -> Report:
     """Return the findings for this machine, lowest layer first. Takes about 10 s: it starts TensorFlow."""
     facts = gather(run_probe)
     return Report(tuple(finding for check in CHECKS for finding in check(facts)))
+
+
+def stack(report: Report) -> list[tuple[str, str, str]]:
+    """Return the layers of this machine from top to bottom: name, what it is here, worst state found."""
+    versions = results.versions()
+    existing = devices.available()
+    has_gpu = any(device.kind == "GPU" for device in existing)
+    libraries = f"CUDA {versions['cuda']}, cuDNN {versions['cudnn']}" if has_gpu else "oneDNN and Eigen, for the CPU"
+    hardware = ", ".join(devices.hardware_name(device) for device in existing)
+    layers = (
+        ("your code", f"Python {versions['python']}", ("Python",)),
+        ("Keras", versions["keras"], ("packages", "settings")),
+        ("TensorFlow", versions["tensorflow"], ("TensorFlow",)),
+        ("libraries", libraries, ("GPU",)),
+        ("driver", "NVIDIA" if has_gpu else "no NVIDIA driver in use", ("driver",)),
+        ("hardware", hardware, tuple(map(str, existing))),
+    )
+    states = [[f.state for f in report.findings if f.layer in wanted] or ["note"] for _, _, wanted in layers]
+    rank = ("ok", "note", "fail").index
+    return [(name, words, max(found, key=rank)) for (name, words, _), found in zip(layers, states, strict=True)]

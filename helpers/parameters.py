@@ -43,6 +43,11 @@ def own(experiment: str) -> dict[str, dict]:
     return {name: row for name, row in known[experiment].items() if name != "takes"}
 
 
+def takes(experiment: str, preset: str) -> float:
+    """Return about how many seconds a notebook runs at a preset, on 2 cores."""
+    return table()[experiment]["takes"][preset]
+
+
 def check(experiment: str, **values) -> SimpleNamespace:
     """Return the values a notebook runs with, checked, with the preset's in place of None.
 

@@ -11,6 +11,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from helpers.devices import parse
 from helpers.timing import Measurement, format_digits
@@ -30,6 +31,13 @@ def colour(device) -> str:
     device = parse(device)
     shades = COLOUR[device.kind]
     return shades[min(device.index, len(shades) - 1)]
+
+
+def _plain_log(axis) -> None:
+    """Label a logarithmic axis with 1, 2, 5, 10, 20 … instead of powers of ten."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def few_and_many_cores(axes: Sequence) -> Sequence:
@@ -65,12 +73,19 @@ def software_stack(layers: Sequence[tuple[str, str, str]], ax):
     return ax
 
 
-def time_against_size(curves: Mapping[tuple[str, str], Mapping[int, float]], ax):
-    """Draw seconds against matrix size as the chapter does: {(device, origin): {size: seconds}}."""
+def time_against_size(curves: Mapping[tuple[str, str], Mapping[int, float]], ax, scale: str = "linear"):
+    """Draw seconds against matrix size as the chapter does: {(device, origin): {size: seconds}}.
+
+    `scale` is "linear" or "log", for both axes.
+    """
     for (device, origin), times in curves.items():
         style = {"color": colour(device), "linestyle": LINE[origin], "marker": "o"}
         ax.plot(list(times), list(times.values()), label=f"{parse(device)}, {origin}", **style)
-    ax.set(xlabel="matrix size n (n × n, float32)", ylabel="time per product (s)", ylim=(0, None), xlim=(0, None))
+    ax.set(xlabel="matrix size n (n × n, float32)", ylabel="time per product (s)", xscale=scale, yscale=scale)
+    if scale == "linear":
+        ax.set(ylim=(0, None), xlim=(0, None))
+    else:
+        _plain_log(ax.xaxis)
     ax.legend()
     return ax
 
@@ -96,6 +111,7 @@ def rate_against_size(measured: Mapping[int, Measurement], ceilings: Mapping[str
     top = 3 * max(rates.max(), ceilings["flop_per_second"] / 1e9)
     ax.set(xlabel="matrix size n (n × n, float32)", ylabel="rate (GFLOP/s)", xscale="log", yscale="log")
     ax.set(ylim=(rates.min() / 3, top), xlim=(n[0], n[-1]))
+    _plain_log(ax.xaxis)
     ax.legend(loc="lower right", fontsize=8)
     return ax
 
@@ -111,23 +127,23 @@ def parts_of_a_time(parts: Mapping[int, Mapping[str, float]], ax):
         ax.bar_label(bars, labels=texts, label_type="center", color="white")
         left += share
     ax.set(xlabel="share of the published clock (%)", ylabel="matrix size n", xlim=(0, 100))
-    ax.grid(axis="y", visible=False)
+    ax.invert_yaxis()
+    ax.grid(visible=False)
     ax.legend(ncols=len(parts[sizes[0]]), loc="lower center", bbox_to_anchor=(0.5, 1))
     return ax
 
 
-def single_samples(measured: Mapping[str, Measurement], ax):
-    """Draw every value of each measurement as a dot, relative to its median, which is the line at 1."""
-    for height, (label, measurement) in enumerate(measured.items()):
-        relative = np.array(measurement.values) / measurement.median
-        # Values that lie on each other are spread out downwards in the order they were taken.
-        heights = height + np.linspace(-0.25, 0.25, len(relative))
-        ax.plot(relative, heights, "o", alpha=0.6, label=label, markersize=4)
-        widest = f"slowest / fastest = {format_digits(relative.max() / relative.min())}"
+def single_samples(samples: Mapping[str, Sequence[float]], ax):
+    """Draw every value as a dot, relative to the median of its kind, which is the line at 1."""
+    for height, values in enumerate(samples.values()):
+        relative = np.array(values) / np.median(values)
+        # Spread out downwards in the order they were taken, or they would hide each other.
+        ax.plot(relative, height + np.linspace(-0.3, 0.3, len(relative)), "o", alpha=0.6, markersize=4)
+        widest = f"slowest / fastest\n= {format_digits(relative.max() / relative.min())}"
         ax.text(1.02, height, widest, va="center", fontsize=8, transform=ax.get_yaxis_transform())
     ax.axvline(1, color="#444444", linewidth=1)
-    ax.set(xlabel="one value / the median of all", yticks=range(len(measured)), yticklabels=list(measured))
-    ax.set(ylim=(len(measured) - 0.5, -0.5))
+    ax.set(xlabel="one value / the median of all", yticks=range(len(samples)), yticklabels=list(samples))
+    ax.set(ylim=(len(samples) - 0.5, -0.5))
     return ax
 
 

@@ -33,18 +33,18 @@ class Record:
     content: dict
     path: Path
 
-    def add(self, measurement: Measurement, **varied) -> None:
-        """Add one measurement and what was varied for it, under its own name: `size=500`."""
+    def add(self, label: str, measurement: Measurement, **varied) -> None:
+        """Add what was measured, and what was varied for it, under its own name: `size=500`."""
         used = self.content["device"]["used"]
         now = str(measurement.device) if measurement.device else used
         if used not in (None, now):
             raise RecordError(
-                f"{measurement.label} ran on {now}, but this record is of {used}.",
+                f"{label} ran on {now}, but this record is of {used}.",
                 "A record holds the measurements of one device.",
                 "Start a record for each device.",
             )
         self.content["device"]["used"] = now
-        row = {"label": measurement.label, "unit": "s", "values": list(measurement.values), "first": measurement.first}
+        row = {"label": label, "unit": "s", "values": list(measurement.values), "first": measurement.first}
         self.content["measurements"].append({**row, **varied})
         self.save()
 
@@ -205,18 +205,21 @@ def _refuse_constant(name: str):
 
 def _fault(content) -> str:
     """Return what keeps `content` from being a record, or ""."""
-    error = next(_validator().iter_errors(content), None)
-    if error is None:
-        return ""
-    place = "/".join(map(str, error.absolute_path)) or "the whole"
-    return f"{place}: {error.message[:200]}"
+    import fastjsonschema
+
+    try:
+        _validator()(content)
+    except fastjsonschema.JsonSchemaValueException as error:
+        return error.message.replace("data", "the record", 1)[:300]
+    return ""
 
 
 @cache
 def _validator():
-    from jsonschema import Draft202012Validator
+    import fastjsonschema
 
-    return Draft202012Validator(json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8")))
+    schema = json.loads(Path(__file__).with_name("record.schema.json").read_text(encoding="utf-8"))
+    return fastjsonschema.compile(schema)
 
 
 def _rows(record: dict, file: str) -> Iterator[dict]:

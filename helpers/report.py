@@ -1,0 +1,65 @@
+"""The pages of a run: every executed notebook as HTML, and `index.html` to look at first."""
+
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from helpers import notebooks, results
+
+
+def write_html(notebook: Path) -> Path:
+    """Write an executed notebook as one HTML page beside it."""
+    from nbconvert import HTMLExporter
+
+    page, _ = HTMLExporter(template_name="lab").from_notebook_node(notebooks.read(notebook))
+    target = notebook.with_suffix(".html")
+    target.write_text(page, encoding="utf-8")
+    return target
+
+
+def write_index(run: dict, out: Path) -> Path:
+    """Write `index.html`: each notebook's state, seconds and error, its pictures, and the machine.
+
+    `run` is what the runner keeps in run.json: `started`, `preset`, `parameters`, `notebooks`.
+    """
+    from jinja2 import Environment
+
+    template = Path(__file__).with_name("report.html.j2").read_text(encoding="utf-8")
+    rows = run["notebooks"]
+    pictures = {
+        row["name"]: list(notebooks.pictures(notebooks.read(out / f"{row['name']}.ipynb"))) if row["html"] else []
+        for row in rows
+    }
+    page = Environment(autoescape=True).from_string(template)
+    target = out / "index.html"
+    text = page.render(run=run, pictures=pictures, machine=_machine(), summary=summary(rows))
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
+def summary(rows: list[dict]) -> str:
+    """Say in one sentence how the run ended."""
+    states = [row["state"] for row in rows]
+    if states.count("passed") == len(states):
+        return f"Notebooks passed: all {len(states)}."
+    kinds = [state for state in ("passed", "failed", "stopped", "waiting") if state in states]
+    counts = [f"{states.count(state)} {state}" for state in kinds]
+    return f"Of {len(states)} notebooks: {', '.join(counts)}."
+
+
+def _machine() -> dict[str, str]:
+    """Describe this machine without loading TensorFlow."""
+    machine = results.machine()
+    names = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
+    found = [f"{name} {metadata.version(name)}" for name in names if _is_installed(name)]
+    return {
+        "processor": f"{machine['cpu']}, {machine['usable_cpus']} usable cores",
+        "memory": f"{machine['memory_bytes'] / 1e9:.0f} GB",
+        "GPUs": ", ".join(machine["gpus"]) or "none found",
+        "system": machine["system"],
+        "software": ", ".join([f"Python {sys.version.split()[0]}", *found]),
+    }
+
+
+def _is_installed(name: str) -> bool:
+    return next(iter(metadata.distributions(name=name)), None) is not None
