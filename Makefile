@@ -30,7 +30,7 @@ test: setup lint  ## run all tests: no network, no GPU
 	$(BIN)/python -m pytest
 
 lint: setup
-	$(BIN)/ruff check .
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 lab: setup  ## open JupyterLab on the notebooks
 	$(BIN)/jupyter lab --notebook-dir notebooks

@@ -32,9 +32,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", help="01 or matmul_sweep; none means all")
     run.add_argument("--preset", help="quick, laptop or full (default: $COURSE_PRESET, else laptop)")
     run.add_argument(
-        "-p", dest="parameters", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
+        "-p",
+        dest="parameters",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("NAME", "VALUE"),
         help="set a parameter: -p sizes 500,1000",
-    )  # fmt: skip
+    )
     run.add_argument("--out", type=Path, default=Path("runs/latest"), help="folder (default: runs/latest)")
     run.add_argument("--resume", action="store_true", help="skip what has passed with the same code and values")
     run.set_defaults(call=_run)

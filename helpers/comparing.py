@@ -135,7 +135,6 @@ def fit_line(items: Sequence[float], measurements: Sequence[Measurement]) -> Lin
     errors = np.sqrt(variance * np.diag(np.linalg.inv((design / scale).T @ (design / scale)))) / scale
     reach = t.ppf(0.975, freedom) * errors
     intervals = [
-        (max(0.0, float(middle - width)), float(middle + width))
-        for middle, width in zip(estimate, reach, strict=True)
+        (max(0.0, float(middle - width)), float(middle + width)) for middle, width in zip(estimate, reach, strict=True)
     ]
     return Line(*map(float, estimate), *intervals)

@@ -139,10 +139,10 @@ def check_settings(facts: Facts) -> list[Finding]:
     found = []
     backend = facts.environment.get("KERAS_BACKEND", facts.keras_config.get("backend", "tensorflow"))
     if backend != "tensorflow":
-        step = "unset KERAS_BACKEND, and set \"backend\": \"tensorflow\" in keras.json"
+        step = 'unset KERAS_BACKEND, and set "backend": "tensorflow" in keras.json'
         found.append(Finding("settings", "fail", f"Keras is set to the backend {backend!r}", step))
     if facts.keras_config.get("image_data_format", "channels_last") != "channels_last":
-        step = "set \"image_data_format\": \"channels_last\" in keras.json"
+        step = 'set "image_data_format": "channels_last" in keras.json'
         found.append(Finding("settings", "fail", "Keras expects images with channels first", step))
     if facts.environment.get("TF_ENABLE_ONEDNN_OPTS") == "0":
         words = "oneDNN is switched off: the CPU is up to 3 times slower than it could be"

@@ -142,7 +142,7 @@ def _number(name: str, value, least: float, whole: bool, most: float = math.inf)
 def _whole_numbers(name: str, value, least: int) -> list[int]:
     """Return a list of whole numbers, each once."""
     if isinstance(value, str):
-        value = [_plain(part) for part in value.split(",")]
+        value = value.split(",")
     if hasattr(value, "tolist"):
         value = value.tolist()
     items = list(value) if isinstance(value, (list, tuple, range, set)) else [value]
@@ -152,7 +152,7 @@ def _whole_numbers(name: str, value, least: int) -> list[int]:
             "Accepted are one or more whole numbers: 500, '500,1000' or [500, 1000].",
             f"Give at least one, or set {name} = None for the preset's.",
         )
-    return list(dict.fromkeys(_number(name, item, least, whole=True) for item in items))
+    return list(dict.fromkeys(_number(name, _plain(item), least, whole=True) for item in items))
 
 
 def _preset(name: str, value) -> str:

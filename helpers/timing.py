@@ -16,6 +16,7 @@ from helpers.errors import ParameterError
 
 STEADY_SPREAD = 0.10  # interquartile range / median; above it we call a measurement unsteady
 ENOUGH_VALUES = 7  # fewer say little about a spread; from 7 on one outlier at each end does no harm
+MOST_VALUES = 30  # a spread that this many have not settled belongs to the machine, not to chance
 SHORTEST_VALUE = 0.005  # seconds; shorter calls share a clock, or waiting (about 40 µs) would be in them
 
 
@@ -167,8 +168,9 @@ def in_turn(
     """Measure several callables in turn (A B A B …), so that a busy moment hits all of them alike.
 
     `device` is one for all, or one per label; each callable runs there, and its result must come from
-    there. None leaves the choice to TensorFlow. Repeats until every one is steady, or until `seconds`
-    per callable have passed; each gets one value at least. A call that raises ends the measurement.
+    there. None leaves the choice to TensorFlow. Repeats until every one is steady, until there are 30 values
+    of each, or until `seconds` per callable have passed; each gets one value at least. A call that raises
+    ends the measurement.
     """
     if not calls or not 0 < seconds < math.inf:
         raise ParameterError(
@@ -187,7 +189,8 @@ def in_turn(
         for subject in subjects:
             subject.take_value()
         found = {subject.label: subject.measurement() for subject in subjects}
-        if clock() >= end or all(measurement.is_steady for measurement in found.values()):
+        is_settled = all(measurement.is_steady or measurement.n >= MOST_VALUES for measurement in found.values())
+        if is_settled or clock() >= end:
             return found
 
 

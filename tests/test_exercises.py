@@ -1,0 +1,87 @@
+"""Answers to exercises: the right one is right, a slip gets a hint, and nothing ever raises."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helpers import devices, exercises, notebooks
+from helpers.devices import Device
+from helpers.timing import Measurement
+
+CPU = Device("CPU", 0)
+
+
+def by_type(**changed) -> dict:
+    rows = {name: Measurement(name, CPU, 1.0, (1.0,) * 7) for name in ("float16", "float32", "float64")}
+    return rows | changed
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "words"),
+    [
+        ("00-1", {"GPU", "gpu:0", "/device:GPU:0"}, "Right"),
+        ("00-1", {"GPU", "GPU:1"}, "Counting starts at 0"),
+        ("00-1", ["cuda:0"], "another framework"),
+        ("00-1", "GPU", "Give a set"),
+        ("00-1", {"GPU"}, "Try every name"),
+        ("00-2", devices.usable_cpus(), "Right"),
+        ("00-2", 0, "in the line that begins with CPU"),
+        ("00-2", "2", "whole number"),
+        ("00-3", "CPU:0", "Right: the work went to CPU:0"),
+        ("00-3", "/device:cpu:0", "Right"),
+        ("00-3", "GPU:7", "asked for"),
+        ("00-3", "TPU:0", "The devices here are CPU:0"),
+        ("00-3", 0, "as text"),
+        ("01-1", by_type(), "too close to call"),
+        ("01-1", {}, "keys float16, float32, float64"),
+        ("01-1", by_type(float16=0.1), "timing.in_turn"),
+        ("01-1", by_type(float16=Measurement("x", Device("CPU", 1), 1.0, (1.0,))), "same device"),
+        ("01-2", 2_000_000_000, "Right"),
+        ("01-2", 1e9, "two operations"),
+        ("01-2", 2 * 1000**3 * 64, "not square"),
+        ("01-2", 5, "How many numbers"),
+        ("01-2", True, "Give a number"),
+        ("01-3", {"flop_per_second": 8.1e12, "bytes_per_second": 320e9, "size": 152}, "Right: from n = 150 on"),
+        ("01-3", {"flop_per_second": 8.1, "bytes_per_second": 320, "size": 152}, "units"),
+        ("01-3", {"flop_per_second": 8.1e12, "bytes_per_second": 320e9, "size": 25}, "solve for n"),
+        ("01-3", {"flop_per_second": 8.1e12, "bytes_per_second": 320e9, "size": 0}, "above 0"),
+        ("01-3", 152, "Give a dict"),
+    ],
+)
+def test_each_answer_gets_the_reply_it_deserves(name, answer, words):
+    """The reply names what to look at; only the right answer is right."""
+    reply = exercises.check(name, answer)
+
+    assert words in reply.words and words in repr(reply)
+    assert reply.right == reply.words.startswith("Right")
+
+
+def test_an_open_question_and_an_unknown_exercise_are_said_in_words():
+    """The cell is run before it is answered."""
+    assert exercises.check("01-1", ...).words.startswith("Not answered yet")
+    assert "There is no exercise '99-9'. There are 00-1" in exercises.check("99-9", 1).words
+    assert "no exercise" in exercises.check(None, 1).words
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.complex_numbers(),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text() | st.sampled_from(["float16", "size"]), inner) | st.tuples(inner)
+    ),
+    max_leaves=6,
+)
+
+
+@given(ANYTHING)
+def test_no_answer_ever_raises(answer):
+    """A student's slip must not end in a traceback."""
+    for name in exercises._CHECKS:
+        assert exercises.check(name, answer).words
+
+
+def test_every_exercise_of_a_notebook_has_a_reply_and_the_other_way_round():
+    """An exercise without a checker, or a checker without an exercise, is a leftover."""
+    sources = "\n".join(cell.source for path in notebooks.find() for cell in notebooks.code_cells(notebooks.read(path)))
+
+    assert all(f'exercises.check("{name}", answer)' in sources for name in exercises._CHECKS)
+    assert sources.count(", answer)") == len(exercises._CHECKS)

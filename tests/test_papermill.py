@@ -1,0 +1,89 @@
+"""Every notebook under papermill: from another folder, twice in one kernel, with right and wrong values."""
+
+import subprocess
+import sys
+
+import nbformat
+import papermill
+import pytest
+from papermill.exceptions import PapermillExecutionError
+
+from helpers import notebooks, parameters, results
+
+PATHS = notebooks.find()
+every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+SMALL = {"matmul_sweep": {"sizes": "[64, 500000, 32]"}}  # half a million does not fit into any memory
+
+
+def twice(path) -> nbformat.NotebookNode:
+    """All cells, then all cells again: what a student does who runs everything once more."""
+    notebook = notebooks.read(path)
+    again = [nbformat.from_dict({**cell, "id": f"{cell['id']}-2", "metadata": {}}) for cell in notebook.cells]
+    notebook.cells += again
+    return notebook
+
+
+@every_notebook
+def test_from_another_folder_twice_and_with_other_values(path, tmp_path, monkeypatch):
+    """Nothing depends on the working directory or on being run once; values arrive as papermill sends them."""
+    elsewhere = tmp_path / "a folder with ümlauts"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    name = notebooks.experiment(path)
+    given = {"results_dir": str(tmp_path / "records"), "seconds": "2e-2", "devices": "cpu:0", **SMALL.get(name, {})}
+
+    executed = papermill.execute_notebook(
+        twice(path), "out.ipynb", given, cwd=str(elsewhere), progress_bar=False, execution_timeout=120
+    )
+
+    assert all(cell.execution_count for cell in notebooks.code_cells(executed))
+    table, problems = results.read(tmp_path / "records")
+    assert problems == [] and not table.empty
+    assert set(table["experiment"]) == {name} and set(table["device"]) == {"CPU:0"}
+    if name == "matmul_sweep":
+        assert list(table["size"]) == [64, 32]  # the second time, the cell resets everything to None
+        text = str(executed.cells)
+        assert "Size 500000 is skipped. CPU:0 needs 4,000.0 GB" in text
+        record = next((tmp_path / "records").glob("*.json")).read_text(encoding="utf-8")
+        assert "size 500000 skipped: it did not fit into the memory" in record
+
+
+@every_notebook
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"preset": "fast"}, "preset = 'fast' is not a preset"),
+        ({"sedd": 3}, "no parameter 'sedd'"),
+        ({"seconds": "-1"}, "seconds = -1"),
+        ({"devices": "GPU:99"}, "There is no GPU:99 here"),
+    ],
+)
+def test_wrong_values_stop_the_notebook_in_words(path, given, words, tmp_path):
+    """Papermill accepts anything; the second cell does not. A misspelt name is seen too."""
+    with pytest.raises(PapermillExecutionError, match=words) as caught:
+        papermill.execute_notebook(path, tmp_path / "out.ipynb", given, progress_bar=False, execution_timeout=60)
+
+    assert caught.value.traceback == [f"{caught.value.ename}: {caught.value.evalue}"]  # words, no page of insides
+
+
+def test_a_kernel_without_the_course_says_so_in_the_first_notebook(tmp_path):
+    """The most usual fault of all: Jupyter runs another Python."""
+    cell = notebooks.code_cells(notebooks.read(PATHS[0]))[1].source
+    # A Python that sees the standard library alone: -I leaves out the folder, -S the installed packages.
+    command = [sys.executable, "-I", "-S", "-c", cell]
+
+    answer = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"The course is not installed in {sys.executable}")
+    assert "make lab" in answer.stderr and "Traceback" not in answer.stderr
+
+
+def test_the_parameters_can_be_listed():
+    """`papermill --help-notebook` is how an instructor finds them."""
+    command = [sys.executable, "-m", "papermill", "--help-notebook", str(PATHS[1])]
+
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    for name in [*parameters.COMMON, "sizes", "seconds"]:
+        assert f"  {name}: " in answer.stdout
