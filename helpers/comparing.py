@@ -48,8 +48,8 @@ class Comparison:
 
     def __str__(self) -> str:
         link = "against" if self.verdict == TOO_CLOSE else "than"
-        other, base = (format_seconds(m.median, m.high - m.low) for m in (self.other, self.base))
-        return f"{self.other.label} is {self.verdict} {link} {self.base.label} ({other} against {base})"
+        times = f"{self.other.shown} against {self.base.shown}"
+        return f"{self.other.label} is {self.verdict} {link} {self.base.label} ({times})"
 
     def _repr_pretty_(self, printer, _cycle) -> None:
         printer.text(str(self))

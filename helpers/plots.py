@@ -86,6 +86,7 @@ def time_against_size(curves: Mapping[tuple[str, str], Mapping[int, float]], ax,
         ax.set(ylim=(0, None), xlim=(0, None))
     else:
         _plain_log(ax.xaxis)
+        ax.yaxis.set_minor_formatter(NullFormatter())
     ax.legend()
     return ax
 

@@ -73,13 +73,22 @@ class Measurement:
             return f"drifting: {abs(drift):.0%} {'slower' if drift > 0 else 'faster'} from first to last value"
         return "steady"
 
+    @property
+    def shown(self) -> str:
+        """The median with its unit, in the digits it deserves."""
+        return format_seconds(self.median, self.high - self.low)
+
+    @property
+    def middle_half(self) -> str:
+        """The quartiles, between which half of the values lie."""
+        return " to ".join(format_seconds(edge, self.high - self.low) for edge in (self.low, self.high))
+
     def __str__(self) -> str:
         place = f" on {self.device}" if self.device else ""
-        width = self.high - self.low
-        low, high = (format_seconds(edge, width) for edge in (self.low, self.high))
+        first = format_seconds(self.first)
         return (
-            f"{self.label}{place}: {format_seconds(self.median, width)} "
-            f"(middle half {low} to {high}, n = {self.n}; first call {format_seconds(self.first)}); {self.steadiness}"
+            f"{self.label}{place}: {self.shown} (middle half {self.middle_half}, n = {self.n}; first call {first}); "
+            f"{self.steadiness}"
         )
 
     def _repr_pretty_(self, printer, _cycle) -> None:
