@@ -139,11 +139,11 @@ class _Subject:
         self.label, self.call, self.device, self.clock = label, call, device, clock
         self.values: list[float] = []
         self.calls_per_value = 1
-        self.first, result = self._time(1)
-        self.used = devices.verify(result, device) if device else next(iter(devices.where(result)), None)
+        self.used: Device | None = None
+        self.first = self._time(1)
 
-    def _time(self, calls: int):
-        """Return the seconds of `calls` calls in a row, waiting at both ends, and the last result."""
+    def _time(self, calls: int) -> float:
+        """Return the seconds of `calls` calls in a row, waiting at both ends; read back where the last one ran."""
         tf = devices.load_tensorflow()
         wait = tf.test.experimental.sync_devices
         with tf.device(str(self.device)) if self.device else nullcontext():
@@ -153,15 +153,24 @@ class _Subject:
                 self.call()
             result = self.call()
             wait()  # a GPU call returns before its work is done
-            return self.clock() - start, result
+            seconds = self.clock() - start
+        self.used = self._read_back(result)
+        return seconds
+
+    def _read_back(self, result) -> Device | None:
+        """Return the one device that the result names; None if it names none, or several by free choice."""
+        if self.device:
+            return devices.verify(result, self.device)
+        found = devices.where(result)
+        return found[0] if len(found) == 1 else None
 
     def warm_up(self) -> None:
         """Call again until that takes long enough for the clock, which also finds the calls per value."""
-        while self._time(self.calls_per_value)[0] < SHORTEST_VALUE:
+        while self._time(self.calls_per_value) < SHORTEST_VALUE:
             self.calls_per_value *= 2
 
     def take_value(self) -> None:
-        self.values.append(self._time(self.calls_per_value)[0] / self.calls_per_value)
+        self.values.append(self._time(self.calls_per_value) / self.calls_per_value)
 
     def measurement(self) -> Measurement:
         return Measurement(self.label, self.used, self.first, tuple(self.values), self.calls_per_value)

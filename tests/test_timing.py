@@ -257,3 +257,28 @@ def test_times_of_plain_numpy_agree_with_timeit(tf):
     measured = timing.measure(lambda: matrix @ matrix)
 
     assert min(measured.values) == pytest.approx(reference, rel=0.5)
+
+
+def test_a_result_on_two_devices_names_neither(tf):
+    """Without a device asked for, a label would be a guess."""
+
+    def both():
+        with tf.device("CPU:0"):
+            first = tf.ones(3) + 1
+        with tf.device("CPU:1"):
+            return first, tf.ones(3) + 1
+
+    assert timing.measure(both, seconds=0.05).device is None
+
+
+def test_work_that_moves_to_another_device_later_is_noticed(tf):
+    """Every value is read back, not only the first call's."""
+    calls = []
+
+    def moves_away():
+        calls.append(1)
+        with tf.device("CPU:0" if len(calls) > 3 else "CPU:1"):
+            return tf.ones(3) + 1
+
+    with pytest.raises(DeviceError, match="its result came from CPU:0"):
+        timing.measure(moves_away, "CPU:1")
