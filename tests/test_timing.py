@@ -96,21 +96,22 @@ def test_nothing_to_measure_is_refused(calls, seconds):
 
 
 def test_work_still_queued_when_the_call_returns_is_counted(tf, asynchronous):
-    """The asynchronous executor returns at once, as a GPU does; the measured time is that of the work.
-
-    The fastest of all values is compared, because other programs only ever make a value longer.
-    """
+    """The asynchronous executor returns at once, as a GPU does; the measured time is that of the work."""
     matrix = tf.random.normal((1500, 1500))
 
     def product():
         return tf.matmul(matrix, matrix)
 
-    fastest = {True: [], False: []}
-    for is_synchronous in (True, False, True, False):
-        tf.config.experimental.set_synchronous_execution(is_synchronous)
-        fastest[is_synchronous] += timing.measure(product, "CPU:0").values
+    values = {True: [], False: []}
+    for _ in range(8):  # other programs only ever make a value longer, so the fastest settle
+        for is_synchronous in values:
+            tf.config.experimental.set_synchronous_execution(is_synchronous)
+            values[is_synchronous] += timing.measure(product, "CPU:0").values
+        ratio = min(values[False]) / min(values[True])
+        if 0.8 <= ratio <= 1.2:
+            break
 
-    assert min(fastest[False]) == pytest.approx(min(fastest[True]), rel=0.2)
+    assert ratio == pytest.approx(1, abs=0.2)
 
 
 def test_earlier_work_does_not_run_on_the_clock(tf, asynchronous):
