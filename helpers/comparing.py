@@ -15,6 +15,7 @@ CLOSE_CALL = 0.05  # a smaller difference comes and goes with memory layout and 
 # Two medians differ at about 5 % error when intervals that each hold 84 % do not overlap
 # (Payton, Greenstone, Schenker 2003, https://doi.org/10.1673/031.003.3401).
 TAIL = 0.08
+FEWEST = 4  # values; the smallest and the largest of three hold the median with 75 % only
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,12 @@ class Comparison:
     def verdict(self) -> str:
         """Say "2.1 times faster", "1.4 times slower" or "too close to call"."""
         low, high = self.interval
-        few = min(self.base.n, self.other.n) < 3
+        few = min(self.base.n, self.other.n) < FEWEST
         if few or low <= 1 <= high or max(self.ratio, 1 / self.ratio) < 1 + CLOSE_CALL:
             return TOO_CLOSE
-        if self.ratio > 1:
-            return f"{format_digits(self.ratio)} times faster"
-        return f"{format_digits(1 / self.ratio)} times slower"
+        factor = max(self.ratio, 1 / self.ratio)
+        shown = format_digits(factor, 2 if factor >= 1.1 else 3)  # 1.06 is not 1.1
+        return f"{shown} times {'faster' if self.ratio > 1 else 'slower'}"
 
     def __str__(self) -> str:
         link = "against" if self.verdict == TOO_CLOSE else "than"

@@ -12,8 +12,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
@@ -21,7 +22,7 @@ from helpers.errors import DeviceError, NotEnoughMemoryError
 
 SPELLINGS = "Accepted are 'CPU', 'GPU:1', 'gpu:0', '/device:GPU:0' and TensorFlow's own names."
 _NAME = re.compile(
-    r"(?:/(?:job|replica|task):[^/]+)*/?(?:(?:physical_)?device:)?(CPU|GPU|TPU)(?::([0-9]{1,4}))?", re.IGNORECASE
+    r"(?:/(?:job|replica|task):[^/]+)*/?(?:(?:physical_)?device:)?(CPU|GPU|TPU)(?::([0-9]{1,9}))?", re.IGNORECASE
 )
 
 
@@ -121,10 +122,32 @@ def where(result) -> tuple[Device, ...]:
 
     NumPy arrays, numbers and None do not say where they were computed: they give an empty tuple.
     """
-    tf = load_tensorflow()
-    leaves = tf.nest.flatten(result, expand_composites=True)
-    tensors = [leaf for leaf in leaves if tf.is_tensor(leaf) or isinstance(leaf, tf.Variable)]
-    return tuple(dict.fromkeys(parse(tensor.device) for tensor in tensors))
+    return tuple(dict.fromkeys(parse(_memory_of(tensor)) for tensor in _tensors(load_tensorflow(), result)))
+
+
+def _tensors(tf, result) -> Iterator:
+    """Yield every tensor and variable in a nest; Keras' own variables wrap TensorFlow's."""
+    if isinstance(result, Mapping):
+        result = list(result.values())
+    if isinstance(result, (list, tuple, set)):
+        for item in result:
+            yield from _tensors(tf, item)
+        return
+    for leaf in tf.nest.flatten(result, expand_composites=True):
+        inner = getattr(leaf, "value", None)
+        leaf = leaf if inner is None or callable(inner) else inner
+        if isinstance(leaf, tf.Variable) or tf.is_tensor(leaf):
+            yield leaf
+
+
+def _memory_of(tensor) -> str:
+    """Return the name of the device in whose memory a tensor lies.
+
+    `device` of what a tf.function returns is only the caller's wish. Whole numbers are an exception:
+    many GPU operations keep them in the host's memory.
+    """
+    is_float = tensor.dtype.is_floating or tensor.dtype.is_complex
+    return getattr(tensor, "backing_device", tensor.device) if is_float else tensor.device
 
 
 def verify(result, device: Device) -> Device | None:
@@ -133,7 +156,7 @@ def verify(result, device: Device) -> Device | None:
     if any(other != device for other in found):
         raise DeviceError(
             f"The work was sent to {device}, but its result came from {', '.join(map(str, found))}.",
-            f"A result counts for {device} only if all of it was computed there.",
+            f"A result counts for {device} only if all of its tensors lie there.",
             "Make the inputs under `with tf.device(...)` as well, and type `course check` to test the device.",
         )
     return found[0] if found else None
@@ -182,7 +205,10 @@ def nvidia_smi(fields: str, gpu: str | None = None) -> list[list[str]] | None:
     if shutil.which("nvidia-smi") is None:
         return None
     command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
-    answer = subprocess.run(command + (["-i", gpu] if gpu else []), capture_output=True, text=True, timeout=30)
+    try:
+        answer = subprocess.run(command + (["-i", gpu] if gpu else []), capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):  # a driver that hangs or cannot be started does not work
+        return None
     if answer.returncode != 0:
         return None
     return [[cell.strip() for cell in line.split(",")] for line in answer.stdout.splitlines() if line.strip()]
@@ -203,11 +229,12 @@ def _free_host_memory() -> int:
     import psutil
 
     limits = [psutil.virtual_memory().available]
-    container = Path("/sys/fs/cgroup/memory.max")
-    if container.exists() and container.read_text().strip().isdigit():
-        # "anon" leaves out the file cache, which gives way when memory is needed.
-        used = re.search(r"^anon (\d+)$", container.with_name("memory.stat").read_text(), re.MULTILINE)
-        limits.append(int(container.read_text()) - int(used[1]))
+    for group in _control_groups():
+        limit = (group / "memory.max").read_text().strip()
+        if limit.isdigit():
+            # "anon" leaves out the file cache, which gives way when memory is needed.
+            used = re.search(r"^anon (\d+)$", (group / "memory.stat").read_text(), re.MULTILINE)
+            limits.append(int(limit) - int(used[1]))
     if sys.platform == "linux":
         import resource
 
@@ -215,6 +242,25 @@ def _free_host_memory() -> int:
         if address_space != resource.RLIM_INFINITY:
             limits.append(address_space - psutil.Process().memory_info().vms)
     return max(0, min(limits))
+
+
+def _control_groups() -> list[Path]:
+    """Return the folders of the control groups (version 2) that limit this process: its own and those above."""
+    mine = Path("/proc/self/cgroup")
+    match = re.search(r"^0::/(.*)$", mine.read_text(), re.MULTILINE) if mine.exists() else None
+    if match is None:
+        return []
+    root = Path("/sys/fs/cgroup")
+    groups = [root / match[1], *(root / match[1]).parents]
+    return [group for group in groups if group.is_relative_to(root) and (group / "memory.max").exists()]
+
+
+def installed_version(package: str) -> str | None:
+    """Return the version of an installed package, None where it is missing or its folder is damaged."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def require_memory(device: Device, needed: int) -> None:
@@ -226,3 +272,21 @@ def require_memory(device: Device, needed: int) -> None:
             "Work must fit into the memory that is free.",
             "Choose a smaller size, or close other programs and notebooks.",
         )
+
+
+def too_big(device: Device, sizes: Iterable[int], bytes_of: Callable[[int], int]) -> dict[int, str]:
+    """Return the sizes that do not fit on `device`, each with the reason; raise if none fits.
+
+    `bytes_of(size)` is what the work of one size needs at once.
+    """
+    found, fits = {}, False
+    for size in sizes:
+        try:
+            require_memory(device, bytes_of(size))
+            fits = True
+        except NotEnoughMemoryError as problem:
+            found[size] = f"size {size} is skipped: {problem.args[0]}"
+            last = problem
+    if not fits:
+        raise last
+    return found

@@ -11,11 +11,11 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 
 from helpers import devices, probe, results
 
+NAMED = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "papermill", "nvidia-cudnn-cu12")
 CUDA_LIBRARIES = ("cublas", "cuda_runtime", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvjitlink")
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -62,7 +62,7 @@ class Facts:
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     installed: Mapping[str, str] = field(default_factory=dict)  # package name → version
     tested: Mapping[str, str] = field(default_factory=dict)  # the same, from constraints.txt
-    driver: Sequence[Sequence[str]] | None = None  # rows of: name, driver version, memory, compute capability
+    driver: Sequence[Sequence[str]] | None = None  # rows of: name, driver version, memory in MiB
     cuda_libraries: tuple[str, ...] = ()
     keras_config: Mapping[str, str] = field(default_factory=dict)
     probe: Mapping = field(default_factory=dict)  # what `probe.run` returned, or {"died": words}
@@ -71,9 +71,9 @@ class Facts:
 def gather(run_probe: Callable[[], Mapping]) -> Facts:
     """Look at this machine; `run_probe` is `probe.run`, or `probe.run_apart` where TensorFlow may crash."""
     return Facts(
-        installed={_normal(dist.metadata["Name"]): dist.version for dist in metadata.distributions()},
+        installed={name: version for name in NAMED if (version := devices.installed_version(name))},
         tested=_tested_versions(),
-        driver=devices.nvidia_smi("name,driver_version,memory.total,compute_cap"),
+        driver=devices.nvidia_smi("name,driver_version,memory.total"),
         cuda_libraries=_cuda_libraries(),
         keras_config=_keras_config(Path(os.environ.get("KERAS_HOME", Path.home() / ".keras")) / "keras.json"),
         probe=run_probe(),
@@ -90,17 +90,13 @@ def _keras_config(path: Path) -> dict:
         return {"backend": f"(unreadable: {path.name})"}
 
 
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def _tested_versions() -> dict[str, str]:
     from packaging.requirements import Requirement
 
     lines = (PROJECT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     wanted = [Requirement(line) for line in lines if line and not line.startswith("#")]
     here = [item for item in wanted if item.marker is None or item.marker.evaluate()]
-    return {_normal(item.name): str(item.specifier).removeprefix("==") for item in here}
+    return {item.name: str(item.specifier).removeprefix("==") for item in here}
 
 
 def _cuda_libraries() -> tuple[str, ...]:
@@ -137,14 +133,14 @@ def check_packages(facts: Facts) -> list[Finding]:
 def check_settings(facts: Facts) -> list[Finding]:
     """Look for variables and files that change results without a word."""
     found = []
-    backend = facts.environment.get("KERAS_BACKEND", facts.keras_config.get("backend", "tensorflow"))
+    backend = facts.environment.get("KERAS_BACKEND") or facts.keras_config.get("backend", "tensorflow")
     if backend != "tensorflow":
         step = 'unset KERAS_BACKEND, and set "backend": "tensorflow" in keras.json'
         found.append(Finding("settings", "fail", f"Keras is set to the backend {backend!r}", step))
     if facts.keras_config.get("image_data_format", "channels_last") != "channels_last":
         step = 'set "image_data_format": "channels_last" in keras.json'
         found.append(Finding("settings", "fail", "Keras expects images with channels first", step))
-    if facts.environment.get("TF_ENABLE_ONEDNN_OPTS") == "0":
+    if facts.environment.get("TF_ENABLE_ONEDNN_OPTS", "1").lower() in ("0", "false"):
         words = "oneDNN is switched off: the CPU is up to 3 times slower than it could be"
         found.append(Finding("settings", "note", words, "unset TF_ENABLE_ONEDNN_OPTS"))
     if "CUDA_VISIBLE_DEVICES" in facts.environment:
@@ -197,14 +193,14 @@ def check_gpu(facts: Facts) -> list[Finding]:
     if not facts.driver:
         where = "on Windows, not inside WSL2" if "microsoft" in facts.release.lower() else "if this machine has a GPU"
         return [Finding("GPU", "note", f"none to be seen; {cpu_goes_on}", f"install NVIDIA's driver {where}")]
-    hidden = facts.environment.get("CUDA_VISIBLE_DEVICES")
-    if hidden is not None:
-        words = f"the driver sees a GPU, but CUDA_VISIBLE_DEVICES={hidden!r} hides it"
-        return [Finding("GPU", "fail", words, "unset CUDA_VISIBLE_DEVICES, then start the notebook again")]
     missing = [name for name in CUDA_LIBRARIES if name not in facts.cuda_libraries]
     if len(missing) == len(CUDA_LIBRARIES):
         words = "the driver sees a GPU, but this is the CPU environment"
         return [Finding("GPU", "note", words, "make lab ENV=gpu (conda: conda activate course-gpu)")]
+    hidden = facts.environment.get("CUDA_VISIBLE_DEVICES")
+    if hidden is not None:
+        words = f"the driver sees a GPU, but CUDA_VISIBLE_DEVICES={hidden!r} hides it"
+        return [Finding("GPU", "fail", words, "unset CUDA_VISIBLE_DEVICES, then start the notebook again")]
     words = f"the driver sees a GPU, TensorFlow does not; missing CUDA libraries: {', '.join(missing) or 'none'}"
     return [Finding("GPU", "fail", words, "make clean && make setup ENV=gpu; a driver older than 525 must be renewed")]
 
@@ -245,7 +241,7 @@ def stack(report: Report) -> list[tuple[str, str, str]]:
         ("your code", f"Python {versions['python']}", ("Python",)),
         ("Keras", versions["keras"], ("packages", "settings")),
         ("TensorFlow", versions["tensorflow"], ("TensorFlow",)),
-        ("libraries", libraries, ("GPU",)),
+        ("libraries", libraries, ("GPU" if has_gpu else "TensorFlow",)),
         ("driver", "NVIDIA" if has_gpu else "no NVIDIA driver in use", ("driver",)),
         ("hardware", hardware, tuple(map(str, existing))),
     )

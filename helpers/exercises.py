@@ -1,12 +1,12 @@
 """Answers back to an exercise: right, or what to look at again. A wrong answer never raises."""
 
-import math
 import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from helpers import devices
 from helpers.comparing import Comparison
+from helpers.errors import DeviceError
 from helpers.timing import Measurement, format_digits
 
 
@@ -38,7 +38,7 @@ def _number(answer) -> float | None:
     """Return the answer as a finite number, or None if it is none."""
     if hasattr(answer, "item") and getattr(answer, "shape", None) == ():
         answer = answer.item()
-    if isinstance(answer, numbers.Real) and not isinstance(answer, bool) and math.isfinite(answer):
+    if isinstance(answer, numbers.Real) and not isinstance(answer, bool) and -1e300 < answer < 1e300:
         return float(answer)
     return None
 
@@ -53,8 +53,8 @@ def _device_names(answer) -> Reply | str:
     if "GPU:1" in given:
         return "Counting starts at 0: which device is GPU:1?"
     if "cuda:0" in given:
-        return "'cuda:0' is what another framework calls it. What does devices.parse('cuda:0') say?"
-    return "Try every name: devices.parse(name) says which device it means."
+        return "'cuda:0' is what another framework calls it. What does parse('cuda:0') say?"
+    return "Try every name: parse(name) says which device it means."
 
 
 def _usable_cores(answer) -> Reply | str:
@@ -62,20 +62,25 @@ def _usable_cores(answer) -> Reply | str:
     if given is None:
         return "Give a whole number."
     if given == right:
-        return Reply(True, "Right. That many products can be computed side by side, before any SIMD width is counted.")
+        return Reply(True, "Right. So many pieces of work can be done at the same time.")
     return "Look at the report of `doctor` above, in the line that begins with CPU."
 
 
 def _silent_placement(answer) -> Reply | str:
     if not isinstance(answer, (str, devices.Device)):
         return "Give the name of a device as text, such as 'CPU:0'."
-    known = {str(device): device for device in devices.available()}
-    name = str(answer).upper().removeprefix("/").removeprefix("DEVICE:")
-    if name in known:
-        return Reply(True, f"Right: the work went to {name} without a word. Only the result tells.")
-    if name == "GPU:7":
+    tf = devices.load_tensorflow()
+    with tf.device("/GPU:7"):
+        right = devices.where(tf.ones((2, 2)) + 1)[0]
+    try:
+        given = devices.parse(answer)
+    except DeviceError as error:
+        return str(error)
+    if given == right:
+        return Reply(True, f"Right: the work went to {right} without a word. Only the result tells.")
+    if given == devices.parse("GPU:7"):
         return "That is what was asked for. Where is the result? Look at product.device."
-    return f"The devices here are {', '.join(known)}. Which of them does devices.where(product) name?"
+    return f"The devices here are {', '.join(map(str, devices.available()))}. Which one does where(product) name?"
 
 
 def _dtypes(answer) -> Reply | str:
@@ -84,7 +89,8 @@ def _dtypes(answer) -> Reply | str:
         return f"Give a dict with the keys {', '.join(names)}."
     if not all(isinstance(answer[name], Measurement) for name in names):
         return "Each value should be what timing.in_turn or timing.measure returns, with all its values."
-    if len({answer[name].device for name in names} - {None}) != 1:
+    found = {answer[name].device for name in names}
+    if len(found) != 1 or None in found:
         return "Measure all three on the same device, and return the product, so that the device can be read back."
     verdicts = [f"{name} is {Comparison(answer['float32'], answer[name]).verdict}" for name in ("float16", "float64")]
     return Reply(True, f"Right. Against float32, {verdicts[0]} and {verdicts[1]} here. Other processors differ.")

@@ -6,7 +6,6 @@ and everything else is refused in words.
 
 import ast
 import difflib
-import math
 import os
 import sys
 from collections.abc import Mapping
@@ -23,6 +22,7 @@ else:
 
 PRESETS = ("quick", "laptop", "full")
 COMMON = ("preset", "devices", "seed", "results_dir")
+LARGEST = 10**15
 PROJECT = Path(__file__).resolve().parent.parent
 
 
@@ -62,7 +62,9 @@ def check(experiment: str, **values) -> SimpleNamespace:
         if checked[name] is None:
             checked[name] = row[preset]
     checked["seed"] = checked["seed"] or 0
-    checked["results_dir"] = checked["results_dir"] or Path(os.environ.get("COURSE_RESULTS") or PROJECT / "results")
+    checked["results_dir"] = checked["results_dir"] or _results_dir(
+        "$COURSE_RESULTS", os.environ.get("COURSE_RESULTS") or PROJECT / "results"
+    )
     checked["devices"] = devices.choose(_plain(values.get("devices")))  # last: it starts TensorFlow
     return SimpleNamespace(**checked)
 
@@ -85,8 +87,8 @@ def _injected_names() -> list[str]:
         return []
     shell = sys.modules["IPython"].get_ipython()
     cells = shell.user_ns.get("In", []) if shell else []
-    trees = [ast.parse(cell) for cell in cells if cell.startswith("# Parameters\n")]
-    targets = [node.targets[0] for tree in trees for node in tree.body if isinstance(node, ast.Assign)]
+    injected = [cell for cell in cells if cell.startswith("# Parameters\n")][-1:]  # one corrected by hand counts
+    targets = [node.targets[0] for cell in injected for node in ast.parse(cell).body if isinstance(node, ast.Assign)]
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
@@ -106,6 +108,8 @@ def check_value(experiment: str, name: str, value):
     if name in COMMON:
         return _COMMON_CHECKS[name](name, given if name == "results_dir" else value)
     row = own(experiment)[name]
+    if row["kind"] != "number" and isinstance(given, str) and "." in given:
+        value = given  # "1.000" may mean a thousand or one: it is refused
     if row["kind"] == "whole numbers":
         return _whole_numbers(name, value, row["least"])
     return _number(name, value, row["least"], whole=row["kind"] == "whole number")
@@ -120,17 +124,17 @@ def _plain(value):
         return None
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         return text
 
 
-def _number(name: str, value, least: float, whole: bool, most: float = math.inf):
+def _number(name: str, value, least: float, whole: bool, most: float = LARGEST):
     """Return an int (or a float) from `least` to `most`; booleans are not numbers here."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if hasattr(value, "item") and getattr(value, "shape", None) == ():  # a NumPy number
         return _number(name, value.item(), least, whole, most)
-    if not is_number or not least <= value <= most or not math.isfinite(value) or (whole and value != int(value)):
-        reach = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
+    if not is_number or not least <= value <= most or (whole and value != int(value)):
+        reach = f"from {least} to {most}" if most < LARGEST or (is_number and value > most) else f"of at least {least}"
         raise ParameterError(
             f"{name} = {value!r} is not possible.",
             f"Accepted is a {'whole number' if whole else 'number'} {reach}, or None for the preset's.",
@@ -141,7 +145,7 @@ def _number(name: str, value, least: float, whole: bool, most: float = math.inf)
 
 def _whole_numbers(name: str, value, least: int) -> list[int]:
     """Return a list of whole numbers, each once."""
-    if isinstance(value, str):
+    if isinstance(value, str) and "." not in value:
         value = value.split(",")
     if hasattr(value, "tolist"):
         value = value.tolist()
@@ -167,12 +171,18 @@ def _preset(name: str, value) -> str:
 
 def _results_dir(name: str, value) -> Path:
     """Return the folder for records; it is made when the first record is written."""
-    if not isinstance(value, (str, os.PathLike)):
-        raise ParameterError(f"{name} = {value!r} is not a folder.", "Accepted is a path.", "Give it in quotes.")
-    folder = Path(value).expanduser()
-    if folder.exists() and not folder.is_dir():
-        raise ParameterError(f"{name} = {str(value)!r} is a file.", "Accepted is a folder.", "Give another name.")
-    return folder.absolute()
+    try:
+        folder = Path(value).expanduser().absolute()
+        possible = str(value) != "" and (folder.is_dir() or not folder.exists())
+    except (TypeError, OSError, RuntimeError):  # no path, a name that is too long, an unknown user's ~
+        possible = False
+    if not possible:
+        raise ParameterError(
+            f"{name} = {value!r:.200} is not a folder.",
+            "Accepted is the path of a folder, or a new name for one.",
+            "Give it in quotes: 'records'.",
+        )
+    return folder
 
 
 def _devices(_name: str, value) -> list[devices.Device]:

@@ -44,7 +44,7 @@ def few_and_many_cores(axes: Sequence) -> Sequence:
     """Draw the idea of a CPU on the first axes, and that of a GPU on the second."""
     pictures = (
         ("CPU: few strong cores, a large cache", 2, 4, "CPU"),
-        ("GPU: thousands of simple cores, little cache", 16, 24, "GPU"),
+        ("GPU: thousands of simple cores, little cache for each", 16, 24, "GPU"),
     )
     for ax, (title, rows, columns, kind) in zip(axes, pictures, strict=True):
         chip = COLOUR[kind][0]

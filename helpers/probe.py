@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 from helpers import devices
 
@@ -45,7 +46,11 @@ def _try_out(device: devices.Device) -> dict:
 def run_apart() -> dict:
     """Do the same as `run` in a process of its own: a GPU that does not suit can abort TensorFlow."""
     code = "import json; from helpers import probe; print(); print(json.dumps(probe.run()))"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    here = Path(__file__).resolve().parent.parent  # a file named random.py in the user's folder must not be found
+    try:
+        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, cwd=here)
+    except subprocess.TimeoutExpired:
+        return {"died": "it did not answer within 300 s"}
     if answer.returncode == 0:
         return json.loads(answer.stdout.splitlines()[-1])
     if answer.returncode < 0:

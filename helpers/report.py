@@ -1,10 +1,9 @@
 """The pages of a run: every executed notebook as HTML, and `index.html` to look at first."""
 
 import sys
-from importlib import metadata
 from pathlib import Path
 
-from helpers import notebooks, results
+from helpers import devices, notebooks, results
 
 
 def write_html(notebook: Path) -> Path:
@@ -51,7 +50,7 @@ def _machine() -> dict[str, str]:
     """Describe this machine without loading TensorFlow."""
     machine = results.machine()
     names = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
-    found = [f"{name} {metadata.version(name)}" for name in names if _is_installed(name)]
+    found = [f"{name} {version}" for name in names if (version := devices.installed_version(name))]
     return {
         "processor": f"{machine['cpu']}, {machine['usable_cpus']} usable cores",
         "memory": f"{machine['memory_bytes'] / 1e9:.0f} GB",
@@ -59,7 +58,3 @@ def _machine() -> dict[str, str]:
         "system": machine["system"],
         "software": ", ".join([f"Python {sys.version.split()[0]}", *found]),
     }
-
-
-def _is_installed(name: str) -> bool:
-    return next(iter(metadata.distributions(name=name)), None) is not None

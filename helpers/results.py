@@ -8,13 +8,13 @@ import json
 import math
 import os
 import platform
+import re
 import statistics
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +23,11 @@ from helpers.devices import Device
 from helpers.errors import RecordError
 from helpers.timing import Measurement, quartiles
 
+# What the table of `read` has for every measurement, beside what was varied.
+COLUMNS = (
+    "experiment", "utc", "device", "device_name", "kind", "cpu", "tensorflow", "preset", "stand_in", "file",
+    "label", "unit", "median", "low", "high", "n", "first",
+)  # fmt: skip
 LARGEST_FILE = 20_000_000  # bytes; a record of ours has a few thousand
 
 
@@ -35,34 +40,33 @@ class Record:
 
     def add(self, label: str, measurement: Measurement, **varied) -> None:
         """Add what was measured, and what was varied for it, under its own name: `size=500`."""
-        used = self.content["device"]["used"]
-        now = str(measurement.device) if measurement.device else used
-        if used not in (None, now):
+        device, earlier = self.content["device"], self.content["measurements"]
+        now = str(measurement.device) if measurement.device else None
+        if now not in (None, device["asked"]) or (earlier and now != device["used"]):
             raise RecordError(
-                f"{label} ran on {now}, but this record is of {used}.",
+                f"{label} ran on {now or 'a device that its result does not tell'}, "
+                f"but this record is of {device['used'] or device['asked']}.",
                 "A record holds the measurements of one device.",
                 "Start a record for each device.",
             )
-        self.content["device"]["used"] = now
-        row = {"label": label, "unit": "s", "values": list(measurement.values), "first": measurement.first}
-        self.content["measurements"].append({**row, **varied})
-        self.save()
+        taken = sorted(set(varied) & {*COLUMNS, "values"})
+        if taken:
+            raise RecordError(
+                f"{', '.join(taken)} means something else in a record.",
+                f"Every name is accepted except {', '.join(COLUMNS)} and values.",
+                "Take another name for what you varied.",
+            )
+        row = {"label": label, "unit": "s", "values": list(measurement.values), "first": measurement.first, **varied}
+        self._replace(device={**device, "used": now}, measurements=[*earlier, row])
 
     def note(self, words: str) -> None:
         """Add a remark: a size that was skipped, for example."""
-        self.content["notes"].append(words)
-        self.save()
+        self._replace(notes=[*self.content["notes"], words])
 
-    def save(self) -> Path:
-        """Write the record beside its place, then move it there in one step."""
-        text = json.dumps(_plain(self.content), indent=1, allow_nan=False)
-        problem = _fault(json.loads(text))
-        if problem:
-            raise RecordError(
-                f"The record would not be readable: {problem}.",
-                "Its form is helpers/record.schema.json.",
-                "Correct what was added last.",
-            )
+    def _replace(self, **parts) -> None:
+        """Take over new parts, if they can be stored; write beside the record's place, then move in one step."""
+        content = {**self.content, **parts}
+        text = _as_text(content)
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +81,23 @@ class Record:
                 "A folder is needed in which you may write.",
                 "Set results_dir (or $COURSE_RESULTS) to one.",
             ) from error
-        return self.path
+        self.content = content
+
+
+def _as_text(content: dict) -> str:
+    """Return a record as the text of its file, or raise `RecordError` for what no record can hold."""
+    try:
+        text = json.dumps(_plain(content), indent=1, allow_nan=False)
+        problem = _fault(json.loads(text))
+    except TypeError as error:
+        problem = str(error)
+    if problem:
+        raise RecordError(
+            f"This cannot be stored in a record: {problem}.",
+            "Numbers, texts, and lists of them are accepted, in the form of helpers/record.schema.json.",
+            "Correct what was added last; a dtype is stored by its name, 'float32'.",
+        )
+    return text
 
 
 def start(
@@ -116,6 +136,7 @@ def start(
         "measurements": [],
         "notes": [],
     }
+    _as_text(content)  # what cannot be stored is refused before anything is measured
     place = str(device).replace(":", "")  # Windows allows no colon
     name = f"{experiment}--{place}--{now:%Y%m%dT%H%M%SZ}--{uuid.uuid4().hex[:8]}.json"
     return Record(content, Path(settings.results_dir) / name)
@@ -139,15 +160,15 @@ def versions() -> dict[str, str | None]:
     """Return the versions that decide a timing; None for what is not installed or not built in."""
     tf = devices.load_tensorflow()
     build = tf.sysconfig.get_build_info()
-    installed = {dist.metadata["Name"].lower(): dist.version for dist in metadata.distributions()}
+    installed = devices.installed_version
     return {
         "python": platform.python_version(),
         "tensorflow": tf.__version__,
-        "keras": installed.get("keras"),
-        "numpy": installed.get("numpy"),
+        "keras": installed("keras"),
+        "numpy": installed("numpy"),
         "cuda": build.get("cuda_version"),
-        "cudnn": installed.get("nvidia-cudnn-cu12", build.get("cudnn_version")),
-        "course": installed.get("cpu-or-gpu"),
+        "cudnn": installed("nvidia-cudnn-cu12") or build.get("cudnn_version"),
+        "course": installed("cpu-or-gpu"),
     }
 
 
@@ -157,7 +178,7 @@ def runtime_flags() -> dict:
     return {
         "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
         "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "default"),
-        "xla_flags": os.environ.get("XLA_FLAGS"),
+        "xla_flags": re.findall(r"--(\w+)", os.environ.get("XLA_FLAGS", "")),  # names alone: values may be paths
         # 0 lets TensorFlow take one thread per core
         "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
         "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
@@ -167,24 +188,25 @@ def runtime_flags() -> dict:
 def read(*folders: str | Path):
     """Return (table, problems): a pandas row per measurement of every record in the folders.
 
-    A file that cannot be used is named in `problems` and left alone. Columns: `experiment`, `utc`,
-    `device`, `device_name`, `kind`, `cpu`, `tensorflow`, `preset`, `stand_in`, `file`, `label`, `unit`,
-    `median`, `low`, `high` (quartiles), `n`, `first`, and what was varied (`size`, `batch_size`, …).
+    A file that cannot be used is named in `problems` and left alone. The columns are `COLUMNS` (`low` and
+    `high` are quartiles) and what was varied (`size`, `batch_size`, …).
     """
     import pandas as pd
 
     rows, problems = [], []
     for folder in map(Path, folders):
-        if not folder.is_dir():
-            problems.append(f"{folder} is not a folder")
-        for path in sorted(folder.glob("*.json")):
+        try:
+            paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
+        except OSError as error:
+            problems.append(f"{folder} cannot be read ({error.strerror})")
+            continue
+        for path in paths:
             record, problem = _load(path)
             if problem:
                 problems.append(f"{path.name}: {problem}")
             else:
                 rows.extend(_rows(record, path.name))
-    columns = ["experiment", "utc", "device", "device_name", "kind", "label", "unit", "median", "low", "high", "n"]
-    return (pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)), problems
+    return (pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(COLUMNS))), problems
 
 
 def _load(path: Path) -> tuple[dict, str]:

@@ -4,6 +4,7 @@ They never run side by side, because they measure.
 """
 
 import base64
+import hashlib
 import json
 import os
 import sys
@@ -63,13 +64,12 @@ class Line:
     def on_cell(self, number: int, total: int) -> None:
         self.cell = f"cell {number} of {total}"
 
-    def end(self, words: str) -> float:
-        """Print how the notebook ended; return its seconds."""
-        seconds = time.monotonic() - self.start
+    def end(self) -> float:
+        """Stop the line and return the notebook's seconds."""
         self._done.set()
-        self.expected.pop(self.name)
-        print(f"{chr(27) + '[2K' + chr(13) if self.moving else ''}{self.name}: {words} in {seconds:.1f} s", flush=True)
-        return seconds
+        self.expected.pop(self.name, None)
+        print("\033[2K\r" if self.moving else "", end="", flush=True)
+        return time.monotonic() - self.start
 
     def _tick(self) -> None:
         while not self._done.wait(0.5):
@@ -89,26 +89,30 @@ def run(wanted: list[str], preset: str | None, given: dict[str, str], out: Path,
     `given` are parameters as text. Each goes to the notebooks that have it; a name that none has, or a
     value that one refuses, raises `ParameterError` before anything runs.
     """
-    chosen = notebooks.find(wanted)
+    paths = {path.stem: path for path in notebooks.find(wanted)}
     preset = parameters.check_value("", "preset", preset) or parameters.preset_from_environment()
-    plan = {path: _arguments(path, preset, given) for path in chosen}
-    parameters.refuse_unknown(given, sorted({name for path in chosen for name in names_of(path)}))
-    _check_out(out)
-    state = _begin(plan, preset, given, out, resume)
-    waiting = [row for row in state["notebooks"] if row["state"] != "passed"]
+    parameters.refuse_unknown(given, sorted({name for path in paths.values() for name in names_of(path)}))
+    plan = [_row(path, preset, given) for path in paths.values()]
+    _make_folder(out)
+    if os.environ.get("COURSE_RESULTS"):  # kernels run in another folder
+        os.environ["COURSE_RESULTS"] = str(Path(os.environ["COURSE_RESULTS"]).expanduser().absolute())
+    rows = _take_up(plan, out) if resume else plan
+    started = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
+    state = {"started": started, "preset": preset, "parameters": given, "notebooks": rows}
+    waiting = [row for row in rows if row["name"] in paths and row["state"] != "passed"]
     line = Line({row["name"]: parameters.takes(row["name"][3:], preset) for row in waiting})
-    paths = {path.stem: path for path in chosen}
+    _save(state, out)  # from now on nothing counts as passed that is about to be overwritten
     try:
         for row in waiting:
-            _execute(paths[row["name"]], plan[paths[row["name"]]], out, row, line, CELL_LIMIT[preset])
+            _execute(paths[row["name"]], out, row, line, CELL_LIMIT[preset])
             _save(state, out)
     except KeyboardInterrupt:
+        line.end()
         row.update(state="stopped", error="stopped by the keyboard")
-        line.end("stopped")
     _save(state, out)
     index = report.write_index(state, out)
-    print(f"{report.summary(state['notebooks'])} Look at {index}")
-    states = {row["state"] for row in state["notebooks"]}
+    print(f"{report.summary(rows)} Look at {index}")
+    states = {row["state"] for row in rows if row["name"] in paths}
     return 130 if "stopped" in states else int("failed" in states)
 
 
@@ -134,52 +138,69 @@ def names_of(path: Path) -> list[str]:
     return [*parameters.COMMON, *parameters.own(notebooks.experiment(path))]
 
 
-def _arguments(path: Path, preset: str, given: dict[str, str]) -> dict[str, str]:
-    """Return what papermill injects into one notebook, after a look at every value."""
-    mine = {name: value for name, value in given.items() if name in names_of(path)}
-    for name, value in mine.items():
-        parameters.check_value(notebooks.experiment(path), name, value)
-    return {"preset": preset, **mine}
+def _row(path: Path, preset: str, given: dict[str, str]) -> dict:
+    """Return what run.json holds of a notebook before it runs, after a look at every value."""
+    arguments = {"preset": preset}
+    for name in [name for name in given if name in names_of(path)]:
+        value = parameters.check_value(notebooks.experiment(path), name, given[name])
+        # The kernel runs in another folder than the one a relative path was meant from.
+        arguments[name] = str(value) if name == "results_dir" else given[name]
+    code = notebooks.code_hash(notebooks.read(path)) + _helpers_hash()
+    row = {"name": path.stem, "state": "waiting", "seconds": None, "error": "", "html": ""}
+    return {**row, "code": code, "arguments": arguments}
 
 
-def _check_out(out: Path) -> None:
-    if out.resolve() == notebooks.FOLDER or (out.exists() and not out.is_dir()):
-        raise ParameterError(
-            f"Executed notebooks cannot be written to {out}.",
-            "A folder of their own is needed, or they would replace what you read and edit.",
-            "Use --out runs/friday, for example.",
-        )
+def _helpers_hash() -> str:
+    """Return a fingerprint of the helpers and their presets: a change there calls for a new run as well."""
+    files = sorted(path for path in Path(__file__).parent.iterdir() if path.is_file())
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
 
 
-def _begin(plan: dict, preset: str, given: dict, out: Path, resume: bool) -> dict:
-    """Return the state of the run; with `resume`, what passed before with the same code and values stays."""
-    out.mkdir(parents=True, exist_ok=True)
-    kept = {}
-    if resume and (out / "run.json").exists():
-        before = json.loads((out / "run.json").read_text(encoding="utf-8"))
-        kept = {row["name"]: row for row in before["notebooks"] if row["state"] == "passed"}
-    rows = []
-    for path, arguments in plan.items():
-        fresh = {"name": path.stem, "state": "waiting", "seconds": None, "error": "", "html": ""}
-        fresh |= {"code": notebooks.code_hash(notebooks.read(path)), "arguments": arguments}
-        old = kept.get(path.stem, {})
-        same = all(old.get(key) == fresh[key] for key in ("code", "arguments"))
-        rows.append(old if same and (out / path.name).exists() else fresh)
-    started = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    return {"started": started, "preset": preset, "parameters": given, "notebooks": rows}
+def _make_folder(out: Path) -> None:
+    """Make the folder for the executed notebooks, which is not the one that you read and edit."""
+    problem = "executed notebooks would replace the ones that you read"
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if not out.samefile(notebooks.FOLDER):
+            return
+    except OSError as error:
+        problem = error.strerror
+    raise ParameterError(
+        f"Executed notebooks cannot be written to {out}: {problem}.",
+        "A folder of their own is needed, in which you may write.",
+        "Use --out runs/friday, for example.",
+    )
 
 
-def _execute(path: Path, arguments: dict, out: Path, row: dict, line: Line, limit: float) -> None:
+def _take_up(plan: list[dict], out: Path) -> list[dict]:
+    """Return the plan with what passed before, by the same code with the same values, and other earlier rows."""
+    try:
+        before = {row["name"]: row for row in json.loads((out / "run.json").read_text(encoding="utf-8"))["notebooks"]}
+    except FileNotFoundError:
+        return plan
+    except (ValueError, KeyError, TypeError):
+        print(f"{out / 'run.json'} is damaged: everything runs again.")
+        return plan
+    rows = {name: row for name, row in before.items() if (out / f"{name}.ipynb").exists()}
+    for row in plan:
+        old = rows.get(row["name"], {})
+        same = all(old.get(key) == value for key, value in row.items() if key in ("code", "arguments"))
+        rows[row["name"]] = old if same and old["state"] == "passed" else row
+    return [rows[name] for name in sorted(rows)]
+
+
+def _execute(path: Path, out: Path, row: dict, line: Line, limit: float) -> None:
     """Run one notebook and note in `row` how it ended; whatever it did is on disk and as a page."""
     target = out / path.name
     target.unlink(missing_ok=True)
     line.begin(path.stem)
+    state, problem = "failed", ""
     try:
         with _kernel_log(out / "kernels.log"):
             papermill.execute_notebook(
-                path,
-                str(target.resolve()).replace("{", "{{").replace("}", "}}"),  # papermill fills in {names} in a path
-                parameters=arguments,
+                _literal(path),
+                _literal(target.resolve()),
+                parameters=row["arguments"],
                 engine_name="course",
                 kernel_name="python3",
                 cwd=notebooks.FOLDER,
@@ -187,16 +208,25 @@ def _execute(path: Path, arguments: dict, out: Path, row: dict, line: Line, limi
                 execution_timeout=limit,
                 on_cell=line.on_cell,
             )
-        row.update(state="passed", error="")
+        state = "passed"
     except PapermillExecutionError as error:
-        row.update(state="failed", error=f"{error.ename}: {error.evalue}".splitlines()[0])
+        problem = f"{error.ename}: {error.evalue}".splitlines()[0]
     except nbclient.exceptions.DeadKernelError:
-        row.update(state="failed", error=f"the kernel died in {line.cell}; often the memory was used up")
+        problem = f"the kernel died in {line.cell}; often the memory was used up"
     except nbclient.exceptions.CellTimeoutError:
-        row.update(state="failed", error=f"{line.cell} did not end within {limit:.0f} s")
-    row["seconds"] = line.end(row["state"] if row["state"] == "passed" else f"failed ({row['error']})")
+        problem = f"{line.cell} did not end within {limit:.0f} s"
+    except (RuntimeError, OSError) as error:
+        problem = f"the kernel cannot be used: {error}".splitlines()[0]
+    seconds = line.end()
     if target.exists():
         row["html"] = report.write_html(target).name
+    row.update(state=state, error=problem, seconds=seconds)
+    print(f"{path.stem}: {state} in {seconds:.1f} s{f' ({problem})' if problem else ''}", flush=True)
+
+
+def _literal(path: Path) -> str:
+    """Return a path as papermill takes it: it fills in {names}."""
+    return str(path).replace("{", "{{").replace("}", "}}")
 
 
 def _save(state: dict, out: Path) -> None:

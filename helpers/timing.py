@@ -112,8 +112,8 @@ def _drift(values: Sequence[float]) -> float:
 
 def format_seconds(seconds: float, uncertainty: float = 0.0) -> str:
     """Write a time with its unit, in as many digits (2 to 4) as `uncertainty`, in seconds, leaves it."""
-    if seconds == 0:
-        return "0 s"
+    if seconds == 0 or not math.isfinite(seconds):
+        return f"{seconds:g} s"
     digits = 2
     if uncertainty > 0:
         digits += math.floor(math.log10(abs(seconds))) - math.floor(math.log10(uncertainty)) - 1
@@ -126,8 +126,8 @@ def format_seconds(seconds: float, uncertainty: float = 0.0) -> str:
 
 def format_digits(number: float, digits: int = 2) -> str:
     """Write a number with that many significant digits, never as 1e+03."""
-    if number == 0:
-        return "0"
+    if number == 0 or not math.isfinite(number):
+        return f"{number:g}"
     decimals = digits - 1 - math.floor(math.log10(abs(float(f"{number:.{digits - 1}e}"))))
     return f"{round(number, decimals):,.{max(0, decimals)}f}"
 
@@ -139,7 +139,7 @@ class _Subject:
         self.label, self.call, self.device, self.clock = label, call, device, clock
         self.values: list[float] = []
         self.calls_per_value = 1
-        self.used: Device | None = None
+        self.seen: set[Device | None] = set()  # where results came from, over all values
         self.first = self._time(1)
 
     def _time(self, calls: int) -> float:
@@ -154,7 +154,7 @@ class _Subject:
             result = self.call()
             wait()  # a GPU call returns before its work is done
             seconds = self.clock() - start
-        self.used = self._read_back(result)
+        self.seen.add(self._read_back(result))
         return seconds
 
     def _read_back(self, result) -> Device | None:
@@ -173,7 +173,8 @@ class _Subject:
         self.values.append(self._time(self.calls_per_value) / self.calls_per_value)
 
     def measurement(self) -> Measurement:
-        return Measurement(self.label, self.used, self.first, tuple(self.values), self.calls_per_value)
+        used = next(iter(self.seen)) if len(self.seen) == 1 else None
+        return Measurement(self.label, used, self.first, tuple(self.values), self.calls_per_value)
 
 
 def in_turn(
@@ -187,21 +188,16 @@ def in_turn(
 
     `device` is one for all, or one per label; each callable runs there, and its result must come from
     there. None leaves the choice to TensorFlow. Repeats until every one is steady, until there are 30 values
-    of each, or until `seconds` per callable have passed; each gets one value at least. A call that raises
-    ends the measurement.
+    of each, or until `seconds` per callable have passed since the first calls; each gets one value at
+    least. A call that raises ends the measurement.
     """
-    if not calls or not 0 < seconds < math.inf:
-        raise ParameterError(
-            f"Nothing can be measured: {len(calls)} callables, {seconds!r} seconds.",
-            "At least one callable and a time limit above 0 seconds are needed.",
-            "Give the seconds that each measurement may take, 3 for example.",
-        )
+    _check_request(calls, device, seconds)
     asked = device if isinstance(device, Mapping) else dict.fromkeys(calls, device)
     chosen = {label: None if asked[label] is None else devices.find(asked[label]) for label in calls}
-    end = clock() + seconds * len(calls)
     subjects = [_Subject(label, call, chosen[label], clock) for label, call in calls.items()]
+    end = clock() + seconds * len(calls)
     for subject in subjects:
-        if clock() < end:
+        if subject.first < seconds:
             subject.warm_up()
     while True:
         for subject in subjects:
@@ -210,6 +206,28 @@ def in_turn(
         is_settled = all(measurement.is_steady or measurement.n >= MOST_VALUES for measurement in found.values())
         if is_settled or clock() >= end:
             return found
+
+
+def _check_request(calls, device, seconds) -> None:
+    """Raise `ParameterError` for what cannot be measured."""
+    if not isinstance(calls, Mapping) or not calls or not all(map(callable, calls.values())):
+        raise ParameterError(
+            f"{calls!r:.200} cannot be measured.",
+            "Accepted are callables, each with its label: {'product': lambda: tf.matmul(a, b)}.",
+            "Write `lambda:` before the work, so that it can be repeated.",
+        )
+    if isinstance(device, Mapping) and set(device) < set(calls):
+        raise ParameterError(
+            f"There is no device for {', '.join(sorted(set(calls) - set(device)))}.",
+            "Accepted is one device for all, or one for each label.",
+            "Add it; None leaves the choice to TensorFlow.",
+        )
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        raise ParameterError(
+            f"seconds = {seconds!r} is no time limit.",
+            "Accepted is a number above 0.",
+            "Give the seconds that each measurement may take: in a notebook, settings.seconds.",
+        )
 
 
 def measure(call: Callable, device: str | Device | None = None, *, label: str = "work", **options) -> Measurement:

@@ -53,9 +53,9 @@ def test_a_clear_difference_is_found_in_spite_of_outliers():
     assert not any(verdict.endswith("slower") for verdict in verdicts)
 
 
-def test_two_values_are_never_enough_for_a_verdict():
+def test_three_values_are_never_enough_for_a_verdict():
     """However far apart they lie."""
-    few = Measurement("work", None, 1.0, (1.0, 1.0))
+    few = Measurement("work", None, 1.0, (1.0, 1.0, 1.0))
 
     assert Comparison(few, exactly(9.0)).verdict == TOO_CLOSE
 

@@ -108,6 +108,29 @@ def test_the_result_tells_where_it_was_computed(tf):
     assert devices.where((np.ones(3), 1.0, None, "text")) == ()
 
 
+def test_what_a_function_returns_tells_where_it_lies_and_not_where_it_was_called(tf):
+    """`device` of such a tensor is the caller's wish; the work inside may have gone elsewhere."""
+
+    @tf.function(jit_compile=False)
+    def elsewhere():
+        with tf.device("CPU:0"):
+            return tf.ones(3) + 1
+
+    with tf.device("CPU:1"):
+        result = elsewhere()
+
+    assert devices.where(result) == (Device("CPU", 0),)
+
+
+def test_keras_variables_tell_where_they_are(tf):
+    """A model's weights are the proof for work that returns NumPy."""
+    with tf.device("CPU:1"):
+        model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+
+    assert devices.where(model.weights) == (Device("CPU", 1),)
+    assert devices.where({1: tf.ones(1), "b": None}) != ()
+
+
 def test_a_result_from_another_device_is_refused(tf):
     """No row may say CPU:1 when CPU:0 did the work."""
     with tf.device("CPU:0"):
@@ -150,6 +173,42 @@ resource.setrlimit(resource.RLIMIT_AS, (used + 300_000_000, -1))
 print(devices.free_memory(devices.Device("CPU", 0)))
 """
     assert 0 < int(python(code)) <= 300_000_000
+
+
+def test_the_limit_of_a_container_counts_as_memory(monkeypatch, tmp_path):
+    """Its own group or one above it: the tightest counts, and the file cache does not."""
+    group = tmp_path / "above" / "mine"
+    group.mkdir(parents=True)
+    for folder, limit in ((group, "max"), (group.parent, "5000")):
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.stat").write_text("anon 2000\nfile 9000\n")
+    monkeypatch.setattr(devices, "_control_groups", lambda: [group, group.parent])
+
+    assert devices.free_memory(Device("CPU", 0)) == 3000
+
+
+def test_sizes_that_do_not_fit_are_named_with_the_reason(monkeypatch):
+    """The others go on; if none is left, that is an error."""
+    monkeypatch.setattr(devices, "free_memory", lambda device: 10**9)
+    cpu = Device("CPU", 0)
+
+    skipped = devices.too_big(cpu, [10, 40_000], lambda size: 4 * size**2)
+
+    assert skipped == {40_000: "size 40000 is skipped: CPU:0 needs 6.4 GB, 1.0 GB free."}
+    with pytest.raises(NotEnoughMemoryError, match="needs 6.4 GB"):
+        devices.too_big(cpu, [40_000], lambda size: 4 * size**2)
+
+
+def test_a_driver_that_hangs_does_not_work(monkeypatch):
+    """The course goes on without it."""
+
+    def hangs(command, timeout, **_options):
+        raise subprocess.TimeoutExpired(command, timeout)
+
+    monkeypatch.setattr(devices.shutil, "which", lambda name: "/bin/nvidia-smi")
+    monkeypatch.setattr(devices.subprocess, "run", hangs)
+
+    assert devices.nvidia_smi("name") is None
 
 
 def test_the_driver_is_asked_for_the_gpu_that_is_visible(monkeypatch):

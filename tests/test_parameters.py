@@ -52,7 +52,9 @@ def test_single_values_are_understood(name, given_value, value):
 
 
 @pytest.mark.parametrize(
-    "bad", [0, -5, 1.5, "abc", [], "", "[]", True, "false", [500, "x"], float("nan"), "500;1000", {}, "1e999"]
+    "bad",
+    [0, -5, 1.5, "abc", [], "", "[]", True, "false", [500, "x"], float("nan"), "500;1000", {}, "1e999"]
+    + ["1e200", 10**400, "1.000,2.000", "{[1]}"],
 )
 def test_impossible_sizes_are_refused_in_words(bad):
     """The name, what came, and what is accepted."""
@@ -72,8 +74,8 @@ def test_impossible_sizes_are_refused_in_words(bad):
         ("seed", "1.5", "whole number"),
         ("seconds", 0, "at least 0.01"),
         ("seconds", "inf", "number"),
-        ("results_dir", 5, "a path"),
-        ("results_dir", __file__, "a folder"),
+        ("results_dir", 5, "path of a folder"),
+        ("results_dir", __file__, "path of a folder"),
     ],
 )
 def test_other_impossible_values_are_refused_in_words(name, bad, accepted):
@@ -133,6 +135,13 @@ def test_the_results_folder_may_be_a_number_or_a_home(monkeypatch):
     """A folder named 2026 is a folder, and ~ is the home of the user."""
     assert parameters.check_value("matmul_sweep", "results_dir", "2026") == Path("2026").absolute()
     assert parameters.check_value("matmul_sweep", "results_dir", "~/records") == Path.home() / "records"
+
+
+@pytest.mark.parametrize("bad", ["", "~nobody-of-this-name/x", "x" * 5000])
+def test_an_impossible_folder_is_refused_in_words(bad):
+    """Not in the file system's own words."""
+    with pytest.raises(ParameterError, match="is not a folder"):
+        parameters.check_value("matmul_sweep", "results_dir", bad)
 
 
 def test_full_is_the_published_sweep():

@@ -19,7 +19,7 @@ WELL = Facts(
     environment={},
     installed=NEWEST,
     tested=NEWEST,
-    driver=[["NVIDIA H200", "570.1", "143771", "9.0"]],
+    driver=[["NVIDIA H200", "570.1", "143771"]],
     cuda_libraries=doctor.CUDA_LIBRARIES,
     probe={"version": "2.21.0", "devices": [CPU, GPU]},
 )

@@ -76,6 +76,37 @@ def test_the_device_comes_from_the_result(settings):
 
     with pytest.raises(RecordError, match="ran on CPU:1, but this record is of CPU:0"):
         record.add("product", measured(device=Device("CPU", 1)))
+    with pytest.raises(RecordError, match="its result does not tell, but this record is of CPU:0"):
+        record.add("product", measured(device=None))
+    with pytest.raises(RecordError, match="ran on CPU:0, but this record is of GPU:0"):
+        results.start("matmul_sweep", Device("GPU", 0), settings, flags=FLAGS).add("product", measured())
+
+
+def test_what_cannot_be_stored_is_refused_and_the_record_goes_on(settings, tf):
+    """One slip must not spoil the measurements before and after it."""
+    record = results.start("matmul_sweep", CPU, settings, flags=FLAGS)
+    record.add("product", measured(), size=100)
+
+    for name, value in (("dtype", tf.float16), ("shape", tf.TensorShape(3))):
+        with pytest.raises(RecordError, match="cannot be stored"):
+            record.add("product", measured(), **{name: value})
+    for name in ("n", "kind", "unit", "values", "median"):
+        with pytest.raises(RecordError, match=f"{name} means something else"):
+            record.add("product", measured(), **{name: 1})
+    record.add("product", measured(), size=200)
+
+    assert list(results.read(settings.results_dir)[0]["size"]) == [100, 200]
+    with pytest.raises(RecordError, match="cannot be stored"):
+        results.start("matmul_sweep", CPU, settings, flags=FLAGS | {"dtype": tf.float32})
+
+
+def test_values_of_xla_flags_stay_private(settings, monkeypatch):
+    """They may be paths."""
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=/home/alice/secret --xla_cpu_multi_thread_eigen=false")
+
+    content = json.loads(write(settings).read_text())
+
+    assert content["flags"]["xla_flags"] == ["xla_dump_to", "xla_cpu_multi_thread_eigen"]
 
 
 def test_flags_that_decide_a_timing_must_be_given(settings):
@@ -117,6 +148,9 @@ def spoil(path: Path, kind: str) -> None:
         "a list": "[1, 2]",
         "no measurements": json.dumps({k: v for k, v in content.items() if k != "measurements"}),
         "text for times": json.dumps(content | {"measurements": [content["measurements"][0] | {"values": ["<b>"]}]}),
+        "a huge number": text.replace("0.5", "1" + "0" * 400, 1),
+        "1e999": text.replace("0.5", "1e999", 1),
+        "a device that is none": text.replace('"used": "CPU:0"', '"used": "<img src=x onerror=alert(1)>"'),
         "no times": json.dumps(content | {"measurements": [content["measurements"][0] | {"values": []}]}),
         "deep": "[" * 100_000,
         "not UTF-8": None,
@@ -131,11 +165,14 @@ def spoil(path: Path, kind: str) -> None:
         "empty",
         "not JSON",
         "NaN",
+        "1e999",
+        "a huge number",
         "another schema",
         "a list",
         "no measurements",
         "text for times",
         "no times",
+        "a device that is none",
         "deep",
         "not UTF-8",
     ],
@@ -157,8 +194,8 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
     """An empty table, with its columns, and a reason."""
     table, problems = results.read(tmp_path / "nowhere")
 
-    assert table.empty and "median" in table.columns
-    assert problems == [f"{tmp_path / 'nowhere'} is not a folder"]
+    assert table.empty and list(table.columns) == list(results.COLUMNS)
+    assert problems == [f"{tmp_path / 'nowhere'} cannot be read (No such file or directory)"]
 
 
 def test_saving_that_fails_keeps_what_was_saved(settings, monkeypatch):
@@ -217,3 +254,21 @@ while True:
     assert problems == []
     assert set(table["file"]) > {earlier.name}
     assert len(table[table["file"] != earlier.name]) >= 20
+
+
+def test_the_new_file_is_complete_before_it_takes_the_place_of_the_old_one(settings, monkeypatch):
+    """There is no moment at which the record's own name stands for half a file."""
+    record = results.start("matmul_sweep", CPU, settings, flags=FLAGS)
+    record.add("product", measured(), size=100)
+    before, seen = record.path.read_bytes(), []
+    replace = os.replace
+
+    def watch(draft, target):
+        seen.append((len(json.loads(Path(draft).read_text())["measurements"]), Path(target).read_bytes() == before))
+        replace(draft, target)
+
+    monkeypatch.setattr(results.os, "replace", watch)
+    record.add("product", measured(), size=200)
+
+    assert seen == [(2, True)]
+    assert [path.name for path in settings.results_dir.iterdir()] == [record.path.name]

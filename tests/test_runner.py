@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
@@ -65,7 +66,7 @@ def test_a_run_goes_on_after_failures_and_ends_in_a_page(course, tmp_path, capfd
     lines = printed.out.splitlines()
     assert lines[0] == "00_well: started, about 0:01"
     assert re.fullmatch(r"00_well: passed in \d+\.\d s", lines[1])
-    assert "01_raises: failed (ValueError: <b>broken</b>)" in printed.out
+    assert re.search(r"01_raises: failed in \d+\.\d s \(ValueError: <b>broken</b>\)", printed.out)
     assert "the kernel died in cell 5 of 5" in printed.out
     assert printed.err == ""
     page = (out / "index.html").read_text(encoding="utf-8")
@@ -96,6 +97,84 @@ def test_resume_skips_what_passed_with_the_same_code_and_values(course, tmp_path
     run(out, "00", "03", given={"sizes": "7"}, resume=True)
     assert re.findall(r"(\w+): started", capfd.readouterr().out) == ["00_well"]
     assert "quick 7" in str(notebooks.read(out / "00_well.ipynb").cells)
+
+
+def test_a_notebook_that_is_cut_off_does_not_count_as_passed(course, tmp_path, monkeypatch):
+    """A run that is killed leaves half a notebook where a whole one was: resume must run it again."""
+
+    class Killed(BaseException):
+        """Nothing of the runner's own comes after it."""
+
+    def killed(*_args):
+        raise Killed
+
+    run(tmp_path, "03")
+    monkeypatch.setattr(runner, "_execute", killed)
+    with pytest.raises(Killed):
+        run(tmp_path, "03")
+
+    assert states(tmp_path) == {"03_well_too": "waiting"}
+
+
+def test_resume_keeps_the_notebooks_that_were_not_asked_for(course, tmp_path):
+    """The page still shows the whole course."""
+    run(tmp_path, "00", "03")
+
+    assert run(tmp_path, "03", resume=True) == 0
+
+    assert list(states(tmp_path).items()) == [("00_well", "passed"), ("03_well_too", "passed")]
+    assert "00_well" in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_a_kernel_that_cannot_start_is_a_failure_like_any_other(course, tmp_path, monkeypatch):
+    """The run goes on, and the page is written."""
+
+    def no_kernel(*_args, **_options):
+        raise RuntimeError("Kernel died before replying to kernel_info")
+
+    monkeypatch.setattr(runner.papermill, "execute_notebook", no_kernel)
+
+    assert run(tmp_path, "00", "03") == 1
+    assert set(states(tmp_path).values()) == {"failed"}
+    assert "cannot be used: Kernel died before replying" in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_ctrl_c_while_a_page_is_written_loses_nothing(course, tmp_path, monkeypatch):
+    """The notebook counts as stopped, and runs again with --resume."""
+
+    def stop(_path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(runner.report, "write_html", stop)
+
+    assert run(tmp_path, "03") == 130
+    assert states(tmp_path) == {"03_well_too": "stopped"}
+
+
+def test_a_damaged_state_is_said_and_everything_runs_again(course, tmp_path, capfd):
+    """Half a run.json is no reason to stop."""
+    (tmp_path / "run.json").write_text('{"notebooks": [')
+
+    assert run(tmp_path, "03", resume=True) == 0
+    assert "run.json is damaged: everything runs again" in capfd.readouterr().out
+
+
+def test_a_relative_folder_for_records_is_meant_from_where_you_are(course, tmp_path, monkeypatch):
+    """The kernel runs in the notebooks' folder, but the user typed the path somewhere else."""
+    monkeypatch.chdir(tmp_path)
+
+    row = runner._row(course / "00_well.ipynb", "quick", {"results_dir": "mine"})
+
+    assert row["arguments"]["results_dir"] == str(tmp_path / "mine")
+
+
+@pytest.mark.parametrize("out", ["file", "file/deeper"])
+def test_a_place_that_is_no_folder_is_refused_in_words(course, tmp_path, out):
+    """No traceback from the file system."""
+    (tmp_path / "file").write_text("I am a file")
+
+    with pytest.raises(CourseError, match="cannot be written to.*--out runs/friday"):
+        run(tmp_path / out, "03")
 
 
 @pytest.mark.parametrize(
@@ -129,7 +208,7 @@ def test_stopping_a_run_keeps_what_is_done(course, tmp_path, monkeypatch):
     real = runner.papermill.execute_notebook
 
     def stop_at_the_second(path, *args, **options):
-        if path.stem != "00_well":
+        if Path(path).stem != "00_well":
             raise KeyboardInterrupt
         return real(path, *args, **options)
 
@@ -152,11 +231,11 @@ def test_a_terminal_sees_one_moving_line(capsys, monkeypatch):
     ticks = iter([False, True])
     line._done.wait = lambda _seconds: next(ticks)
     line._tick()
-    line.end("passed")
+    seconds = line.end()
 
     shown = capsys.readouterr().out
-    assert "\033[2K\r01_sweep: cell 3 of 9, 0:00, about 0:50 left in all" in shown
-    assert shown.endswith("\033[2K\r01_sweep: passed in 1.0 s\n")
+    assert shown == "\033[2K\r01_sweep: cell 3 of 9, 0:00, about 0:50 left in all" + "\033[2K\r"
+    assert seconds == 1 and line.expected == {"02_other": 30.0}
 
 
 def test_refresh_stores_outputs_only_when_all_passed(course, tmp_path):

@@ -88,11 +88,29 @@ def test_callables_are_measured_in_turn():
     assert found["a"].n == found["b"].n >= 7
 
 
-@pytest.mark.parametrize(("calls", "seconds"), [({}, 1), ({"a": print}, 0), ({"a": print}, float("nan"))])
-def test_nothing_to_measure_is_refused(calls, seconds):
-    """Zero work or zero time cannot give a median."""
-    with pytest.raises(ParameterError, match="time limit above 0"):
-        timing.in_turn(calls, seconds=seconds)
+@pytest.mark.parametrize(
+    ("calls", "options", "words"),
+    [
+        ({}, {}, "cannot be measured.*Write `lambda:`"),
+        ([print], {}, "cannot be measured"),
+        ({"a": 5}, {}, "cannot be measured"),
+        ({"a": print}, {"seconds": 0}, "seconds = 0 is no time limit"),
+        ({"a": print}, {"seconds": float("nan")}, "no time limit"),
+        ({"a": print}, {"seconds": None}, "settings.seconds"),
+        ({"a": print, "b": print}, {"device": {"a": "CPU:0"}}, "no device for b"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(calls, options, words):
+    """In words, before anything runs."""
+    with pytest.raises(ParameterError, match=words):
+        timing.in_turn(calls, **options)
+
+
+def test_slow_first_calls_do_not_use_up_the_time_limit():
+    """Compilation may take longer than the whole measurement."""
+    measurement = Work(each=[0.5], first=30).measure(seconds=10)
+
+    assert measurement.n == 7
 
 
 def test_work_still_queued_when_the_call_returns_is_counted(tf, asynchronous):
@@ -270,6 +288,18 @@ def test_a_result_on_two_devices_names_neither(tf):
             return first, tf.ones(3) + 1
 
     assert timing.measure(both, seconds=0.05).device is None
+
+
+def test_work_that_changes_its_device_freely_gets_no_label(tf):
+    """The last value alone would be a guess."""
+    calls = []
+
+    def wanders():
+        calls.append(1)
+        with tf.device(f"CPU:{len(calls) % 2}"):
+            return tf.ones((300, 300)) @ tf.ones((300, 300))
+
+    assert timing.measure(wanders, seconds=0.2).device is None
 
 
 def test_work_that_moves_to_another_device_later_is_noticed(tf):
