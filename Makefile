@@ -5,6 +5,7 @@ $(if $(filter cpu gpu,$(ENV)),,$(error ENV=$(ENV) is not known: use ENV=cpu or E
 VENV := $(if $(filter gpu,$(ENV)),.venv-gpu,.venv)
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.10 python,$(if $(shell command -v $(name)),$(name))))
 BIN := $(VENV)/bin
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)  # in a container you often are
 SUPPORTED := import sys; sys.exit(0 if (3, 10) <= sys.version_info < (3, 14) else "The course needs Python 3.10 to 3.13; this is %s. Name another one: make setup PYTHON=python3.12" % sys.version.split()[0])
 
 .PHONY: help setup run test lab refresh lint clean
@@ -18,7 +19,7 @@ setup: $(VENV)/installed  ## make the environment (the others do it too)
 # The stamp is written last, so an installation that was cut off is taken up again.
 $(VENV)/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c '$(SUPPORTED)'
-	@echo "Installing the $(ENV) environment into $(VENV): about 2 minutes, once."
+	@echo "Installing the $(ENV) environment into $(VENV): 2 or 3 minutes, once."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(ENV),test]'
 	@touch $@
@@ -33,7 +34,7 @@ lint: setup
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 
 lab: setup  ## open JupyterLab on the notebooks
-	$(BIN)/jupyter lab --notebook-dir notebooks
+	cd notebooks && ../$(BIN)/jupyter lab $(AS_ROOT) 00_check_your_machine.ipynb
 
 refresh: setup  ## run the notebooks at preset full and store their outputs
 	$(BIN)/course refresh

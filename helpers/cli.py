@@ -4,11 +4,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from helpers.errors import CourseError
+from helpers.errors import CourseError, ParameterError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one subcommand and return its exit code: 0 for success, 1 for a failure, 2 for wrong usage."""
+    """Run one subcommand and return its exit code: 0 success, 1 a failure, 2 wrong usage, 130 stopped."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # a terminal that lacks a sign gets a question mark
     options = _parser().parse_args(arguments)
@@ -17,6 +17,9 @@ def main(arguments: list[str] | None = None) -> int:
     except CourseError as error:
         print(f"course: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("course: stopped", file=sys.stderr)
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -38,9 +41,9 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar=("NAME", "VALUE"),
-        help="set a parameter: -p sizes 500,1000",
+        help="set a parameter, its name and its value apart: -p sizes 500,1000",
     )
-    run.add_argument("--out", type=Path, default=Path("runs/latest"), help="folder (default: runs/latest)")
+    run.add_argument("--out", type=Path, help="folder (default: runs/latest of the course)")
     run.add_argument("--resume", action="store_true", help="skip what has passed with the same code and values")
     run.set_defaults(call=_run)
 
@@ -64,10 +67,15 @@ def _run(options) -> int:
 
     given = dict(options.parameters)
     preset = given.pop("preset", options.preset)
-    return runner.run(options.notebooks, preset, given, options.out, options.resume)
+    if options.preset not in (None, preset):
+        raise ParameterError(
+            f"Two presets were given: {preset} and {options.preset}.", "One is accepted.", "Leave one out."
+        )
+    out = options.out or runner.RUNS / "latest"
+    return runner.run(options.notebooks, preset, given, out, options.resume)
 
 
 def _refresh(options) -> int:
-    from helpers import runner
+    from helpers import refresh
 
-    return runner.refresh(options.notebooks)
+    return refresh.refresh(options.notebooks)

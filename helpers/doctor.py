@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from helpers import devices, probe, results
+from helpers import devices, machine, probe, results
 
 NAMED = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "papermill", "nvidia-cudnn-cu12")
 CUDA_LIBRARIES = ("cublas", "cuda_runtime", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvjitlink")
@@ -71,9 +71,9 @@ class Facts:
 def gather(run_probe: Callable[[], Mapping]) -> Facts:
     """Look at this machine; `run_probe` is `probe.run`, or `probe.run_apart` where TensorFlow may crash."""
     return Facts(
-        installed={name: version for name in NAMED if (version := devices.installed_version(name))},
+        installed={name: version for name in NAMED if (version := machine.installed_version(name))},
         tested=_tested_versions(),
-        driver=devices.nvidia_smi("name,driver_version,memory.total"),
+        driver=machine.nvidia_smi("name,driver_version,memory.total"),
         cuda_libraries=_cuda_libraries(),
         keras_config=_keras_config(Path(os.environ.get("KERAS_HOME", Path.home() / ".keras")) / "keras.json"),
         probe=run_probe(),
@@ -167,7 +167,7 @@ def check_devices(facts: Facts) -> list[Finding]:
         else:
             words = f"{device['hardware']}: a matmul and a convolution are right"
             if device["name"].startswith("CPU"):
-                words += f"; {devices.usable_cpus()} usable cores"
+                words += f"; {machine.usable_cpus()} usable cores"
             found.append(Finding(device["name"], "ok", words))
     return found
 

@@ -4,7 +4,7 @@ import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from helpers import devices
+from helpers import devices, machine
 from helpers.comparing import Comparison
 from helpers.errors import DeviceError
 from helpers.timing import Measurement, format_digits
@@ -58,7 +58,7 @@ def _device_names(answer) -> Reply | str:
 
 
 def _usable_cores(answer) -> Reply | str:
-    given, right = _number(answer), devices.usable_cpus()
+    given, right = _number(answer), machine.usable_cpus()
     if given is None:
         return "Give a whole number."
     if given == right:

@@ -21,6 +21,7 @@ def find(wanted: Sequence[str] = (), folder: Path = FOLDER) -> list[Path]:
     chosen = set()
     for name in wanted:
         stem = Path(name).name.removesuffix(".ipynb")
+        stem = stem.zfill(2) if stem.isdigit() else stem
         matches = [path for path in every if stem in (path.stem, path.stem[:2], experiment(path))]
         if not matches:
             raise ParameterError(
@@ -68,13 +69,16 @@ def code_hash(notebook: nbformat.NotebookNode) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def pictures(notebook: nbformat.NotebookNode) -> Iterable[str]:
-    """Yield the PNG pictures (base64) of a notebook's outputs, without those of the solutions."""
-    for cell in code_cells(notebook):
-        if "solution" not in tags(cell):
+def pictures(notebook: nbformat.NotebookNode) -> Iterable[tuple[str, str]]:
+    """Yield the PNG pictures of a notebook's outputs, without those of the solutions: (heading above, base64)."""
+    heading = ""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            heading = ([heading] + re.findall(r"^#+ (.+)$", cell.source, re.MULTILINE))[-1]
+        elif cell.cell_type == "code" and "solution" not in tags(cell):
             for output in cell.outputs:
                 if "image/png" in output.get("data", {}):
-                    yield output["data"]["image/png"].replace("\n", "")
+                    yield heading, output["data"]["image/png"].replace("\n", "")
 
 
 def fit_to_commit(executed: nbformat.NotebookNode, preset: str) -> nbformat.NotebookNode:

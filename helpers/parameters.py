@@ -136,15 +136,15 @@ def _number(name: str, value, least: float, whole: bool, most: float = LARGEST):
     if not is_number or not least <= value <= most or (whole and value != int(value)):
         reach = f"from {least} to {most}" if most < LARGEST or (is_number and value > most) else f"of at least {least}"
         raise ParameterError(
-            f"{name} = {value!r} is not possible.",
-            f"Accepted is a {'whole number' if whole else 'number'} {reach}, or None for the preset's.",
-            f"Correct {name} and run the cell again.",
+            f"{name} = {value!r:.200} is not possible.",
+            f"Accepted is a {'whole number' if whole else 'number'} {reach}, or None for the usual value.",
+            f"Correct {name} and run again.",
         )
     return int(value) if whole else float(value)
 
 
 def _whole_numbers(name: str, value, least: int) -> list[int]:
-    """Return a list of whole numbers, each once."""
+    """Return a list of whole numbers, each once, from a list or from text with commas."""
     if isinstance(value, str) and "." not in value:
         value = value.split(",")
     if hasattr(value, "tolist"):
@@ -154,7 +154,7 @@ def _whole_numbers(name: str, value, least: int) -> list[int]:
         raise ParameterError(
             f"{name} is empty.",
             "Accepted are one or more whole numbers: 500, '500,1000' or [500, 1000].",
-            f"Give at least one, or set {name} = None for the preset's.",
+            f"Give at least one, or None for the usual value of {name}.",
         )
     return list(dict.fromkeys(_number(name, _plain(item), least, whole=True) for item in items))
 

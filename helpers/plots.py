@@ -73,14 +73,15 @@ def software_stack(layers: Sequence[tuple[str, str, str]], ax):
     return ax
 
 
-def time_against_size(curves: Mapping[tuple[str, str], Mapping[int, float]], ax, scale: str = "linear"):
+def time_against_size(curves: Mapping[tuple[str, ...], Mapping[int, float]], ax, scale: str = "linear"):
     """Draw seconds against matrix size as the chapter does: {(device, origin): {size: seconds}}.
 
-    `scale` is "linear" or "log", for both axes.
+    A third item in the key is the name to show for a device that is not here. `scale` is "linear" or
+    "log", for both axes.
     """
-    for (device, origin), times in curves.items():
+    for (device, origin, *name), times in curves.items():
         style = {"color": colour(device), "linestyle": LINE[origin], "marker": "o"}
-        ax.plot(list(times), list(times.values()), label=f"{parse(device)}, {origin}", **style)
+        ax.plot(list(times), list(times.values()), label=f"{name[0] if name else parse(device)}, {origin}", **style)
     ax.set(xlabel="matrix size n (n × n, float32)", ylabel="time per product (s)", xscale=scale, yscale=scale)
     if scale == "linear":
         ax.set(ylim=(0, None), xlim=(0, None))

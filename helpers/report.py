@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from helpers import devices, notebooks, results
+from helpers import machine, notebooks
 
 
 def write_html(notebook: Path) -> Path:
@@ -19,7 +19,7 @@ def write_html(notebook: Path) -> Path:
 def write_index(run: dict, out: Path) -> Path:
     """Write `index.html`: each notebook's state, seconds and error, its pictures, and the machine.
 
-    `run` is what the runner keeps in run.json: `started`, `preset`, `parameters`, `notebooks`.
+    `run` is what the runner keeps in run.json: `started`, and a row for each notebook.
     """
     from jinja2 import Environment
 
@@ -40,21 +40,21 @@ def summary(rows: list[dict]) -> str:
     """Say in one sentence how the run ended."""
     states = [row["state"] for row in rows]
     if states.count("passed") == len(states):
-        return f"Notebooks passed: all {len(states)}."
+        return f"Passed: {', '.join(row['name'] for row in rows)}."
     kinds = [state for state in ("passed", "failed", "stopped", "waiting") if state in states]
     counts = [f"{states.count(state)} {state}" for state in kinds]
-    return f"Of {len(states)} notebooks: {', '.join(counts)}."
+    return f"Of {len(states)} notebook{'s' * (len(states) > 1)}: {', '.join(counts)}."
 
 
 def _machine() -> dict[str, str]:
     """Describe this machine without loading TensorFlow."""
-    machine = results.machine()
+    here = machine.describe()
     names = ("tensorflow", "tensorflow-cpu", "keras", "numpy")
-    found = [f"{name} {version}" for name in names if (version := devices.installed_version(name))]
+    found = [f"{name} {version}" for name in names if (version := machine.installed_version(name))]
     return {
-        "processor": f"{machine['cpu']}, {machine['usable_cpus']} usable cores",
-        "memory": f"{machine['memory_bytes'] / 1e9:.0f} GB",
-        "GPUs": ", ".join(machine["gpus"]) or "none found",
-        "system": machine["system"],
+        "processor": f"{here['cpu']}, {here['usable_cpus']} usable cores",
+        "memory": f"{here['memory_bytes'] / 1e9:.0f} GB",
+        "GPUs": ", ".join(here["gpus"]) or "none found",
+        "system": here["system"],
         "software": ", ".join([f"Python {sys.version.split()[0]}", *found]),
     }

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
-from helpers import devices
+from helpers import devices, machine
 from helpers.devices import Device
 from helpers.errors import RecordError
 from helpers.timing import Measurement, quartiles
@@ -122,13 +122,8 @@ def start(
         "schema": 1,
         "experiment": experiment,
         "utc": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "device": {
-            "asked": str(device),
-            "used": None,
-            "name": devices.hardware_name(device),
-            "kind": device.kind,
-        },
-        "machine": machine(),
+        "device": {"asked": str(device), "used": None, "name": devices.hardware_name(device), "kind": device.kind},
+        "machine": machine.describe(),
         "versions": versions(),
         "flags": {**runtime_flags(), **flags},
         "parameters": given,
@@ -142,25 +137,11 @@ def start(
     return Record(content, Path(settings.results_dir) / name)
 
 
-@cache
-def machine() -> dict:
-    """Describe the hardware and the operating system, without a host or user name."""
-    import psutil
-
-    return {
-        "cpu": devices.cpu_name(),
-        "usable_cpus": devices.usable_cpus(),
-        "memory_bytes": psutil.virtual_memory().total,
-        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
-        "gpus": [row[0] for row in devices.nvidia_smi("name") or []],
-    }
-
-
 def versions() -> dict[str, str | None]:
     """Return the versions that decide a timing; None for what is not installed or not built in."""
     tf = devices.load_tensorflow()
     build = tf.sysconfig.get_build_info()
-    installed = devices.installed_version
+    installed = machine.installed_version
     return {
         "python": platform.python_version(),
         "tensorflow": tf.__version__,

@@ -3,7 +3,6 @@
 They never run side by side, because they measure.
 """
 
-import base64
 import hashlib
 import json
 import os
@@ -23,6 +22,7 @@ from papermill.exceptions import PapermillExecutionError
 from helpers import notebooks, parameters, report
 from helpers.errors import ParameterError
 
+RUNS = parameters.PROJECT / "runs"
 CELL_LIMIT = {"quick": 300, "laptop": 3600, "full": 4 * 3600}  # seconds; a hanging cell must end some time
 
 
@@ -96,10 +96,15 @@ def run(wanted: list[str], preset: str | None, given: dict[str, str], out: Path,
     _make_folder(out)
     if os.environ.get("COURSE_RESULTS"):  # kernels run in another folder
         os.environ["COURSE_RESULTS"] = str(Path(os.environ["COURSE_RESULTS"]).expanduser().absolute())
-    rows = _take_up(plan, out) if resume else plan
-    started = datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
-    state = {"started": started, "preset": preset, "parameters": given, "notebooks": rows}
-    waiting = [row for row in rows if row["name"] in paths and row["state"] != "passed"]
+    rows = _take_up(plan, out, resume)
+    started = _now()
+    state = {"started": started, "notebooks": rows}
+    waiting = []
+    for row in [row for row in rows if row["name"] in paths]:
+        if row["state"] == "passed":
+            print(f"{row['name']}: passed before, skipped")
+        else:
+            waiting.append(row)
     line = Line({row["name"]: parameters.takes(row["name"][3:], preset) for row in waiting})
     _save(state, out)  # from now on nothing counts as passed that is about to be overwritten
     try:
@@ -111,8 +116,10 @@ def run(wanted: list[str], preset: str | None, given: dict[str, str], out: Path,
         row.update(state="stopped", error="stopped by the keyboard")
     _save(state, out)
     index = report.write_index(state, out)
-    print(f"{report.summary(rows)} Look at {index}")
     states = {row["state"] for row in rows if row["name"] in paths}
+    print(f"{report.summary(rows)} Look at {index}")
+    if states != {"passed"}:
+        print("With --resume the same command runs only what has not passed.")
     return 130 if "stopped" in states else int("failed" in states)
 
 
@@ -146,7 +153,7 @@ def _row(path: Path, preset: str, given: dict[str, str]) -> dict:
         # The kernel runs in another folder than the one a relative path was meant from.
         arguments[name] = str(value) if name == "results_dir" else given[name]
     code = notebooks.code_hash(notebooks.read(path)) + _helpers_hash()
-    row = {"name": path.stem, "state": "waiting", "seconds": None, "error": "", "html": ""}
+    row = {"name": path.stem, "state": "waiting", "when": "", "seconds": None, "error": "", "html": ""}
     return {**row, "code": code, "arguments": arguments}
 
 
@@ -172,21 +179,27 @@ def _make_folder(out: Path) -> None:
     )
 
 
-def _take_up(plan: list[dict], out: Path) -> list[dict]:
-    """Return the plan with what passed before, by the same code with the same values, and other earlier rows."""
-    try:
-        before = {row["name"]: row for row in json.loads((out / "run.json").read_text(encoding="utf-8"))["notebooks"]}
-    except FileNotFoundError:
-        return plan
-    except (ValueError, KeyError, TypeError):
-        print(f"{out / 'run.json'} is damaged: everything runs again.")
-        return plan
-    rows = {name: row for name, row in before.items() if (out / f"{name}.ipynb").exists()}
+def _take_up(plan: list[dict], out: Path, resume: bool) -> list[dict]:
+    """Return the rows of a page: those of the plan, and of every other notebook that lies in the folder.
+
+    With `resume`, what passed before by the same code with the same values stays as it is.
+    """
+    rows = {}
+    if (out / "run.json").exists():
+        try:
+            before = json.loads((out / "run.json").read_text(encoding="utf-8"))["notebooks"]
+            rows = {row["name"]: row for row in before if (out / f"{row['name']}.ipynb").exists()}
+        except (ValueError, KeyError, TypeError):
+            print(f"{out / 'run.json'} is damaged: what ran before is not known any more.")
     for row in plan:
         old = rows.get(row["name"], {})
-        same = all(old.get(key) == value for key, value in row.items() if key in ("code", "arguments"))
-        rows[row["name"]] = old if same and old["state"] == "passed" else row
+        same = all(old.get(key) == row[key] for key in ("code", "arguments"))
+        rows[row["name"]] = old if resume and same and old["state"] == "passed" else row
     return [rows[name] for name in sorted(rows)]
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _execute(path: Path, out: Path, row: dict, line: Line, limit: float) -> None:
@@ -220,7 +233,7 @@ def _execute(path: Path, out: Path, row: dict, line: Line, limit: float) -> None
     seconds = line.end()
     if target.exists():
         row["html"] = report.write_html(target).name
-    row.update(state=state, error=problem, seconds=seconds)
+    row.update(state=state, error=problem, seconds=seconds, when=_now())
     print(f"{path.stem}: {state} in {seconds:.1f} s{f' ({problem})' if problem else ''}", flush=True)
 
 
@@ -233,18 +246,3 @@ def _save(state: dict, out: Path) -> None:
     draft = out / ".run.json.part"
     draft.write_text(json.dumps(state, indent=1), encoding="utf-8")
     os.replace(draft, out / "run.json")
-
-
-def refresh(wanted: list[str], preset: str = "full") -> int:
-    """Execute notebooks on clean kernels and store them with their outputs, fit to be committed."""
-    chosen = notebooks.find(wanted)
-    out = notebooks.FOLDER.parent / "runs" / "refresh"
-    code = run([path.stem for path in chosen], preset, {}, out, resume=False)
-    if code == 0:
-        for path in chosen:
-            fit = notebooks.fit_to_commit(notebooks.read(out / path.name), preset)
-            path.write_text(notebooks.as_text(fit), encoding="utf-8")
-            if notebooks.experiment(path) == "matmul_sweep":  # its last picture is the one of the README
-                front = base64.b64decode(list(notebooks.pictures(fit))[-1])
-                path.with_name("picture.png").write_bytes(front)
-    return code

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import devices
+from helpers import devices, machine
 from helpers.devices import Device
 from helpers.errors import DeviceError, NotEnoughMemoryError
 
@@ -167,7 +167,7 @@ def test_a_limit_on_address_space_counts_as_memory(python):
     """`ulimit -v` makes allocations fail long before the memory is used up."""
     code = """
 import psutil, resource
-from helpers import devices
+from helpers import devices, machine
 used = psutil.Process().memory_info().vms
 resource.setrlimit(resource.RLIMIT_AS, (used + 300_000_000, -1))
 print(devices.free_memory(devices.Device("CPU", 0)))
@@ -182,7 +182,7 @@ def test_the_limit_of_a_container_counts_as_memory(monkeypatch, tmp_path):
     for folder, limit in ((group, "max"), (group.parent, "5000")):
         (folder / "memory.max").write_text(f"{limit}\n")
         (folder / "memory.stat").write_text("anon 2000\nfile 9000\n")
-    monkeypatch.setattr(devices, "_control_groups", lambda: [group, group.parent])
+    monkeypatch.setattr(machine, "_control_groups", lambda: [group, group.parent])
 
     assert devices.free_memory(Device("CPU", 0)) == 3000
 
@@ -205,10 +205,10 @@ def test_a_driver_that_hangs_does_not_work(monkeypatch):
     def hangs(command, timeout, **_options):
         raise subprocess.TimeoutExpired(command, timeout)
 
-    monkeypatch.setattr(devices.shutil, "which", lambda name: "/bin/nvidia-smi")
-    monkeypatch.setattr(devices.subprocess, "run", hangs)
+    monkeypatch.setattr(machine.shutil, "which", lambda name: "/bin/nvidia-smi")
+    monkeypatch.setattr(machine.subprocess, "run", hangs)
 
-    assert devices.nvidia_smi("name") is None
+    assert machine.nvidia_smi("name") is None
 
 
 def test_the_driver_is_asked_for_the_gpu_that_is_visible(monkeypatch):
@@ -219,8 +219,8 @@ def test_the_driver_is_asked_for_the_gpu_that_is_visible(monkeypatch):
         asked.append(command)
         return subprocess.CompletedProcess(command, 0, stdout="1234\n")
 
-    monkeypatch.setattr(devices.shutil, "which", lambda name: "/bin/nvidia-smi")
-    monkeypatch.setattr(devices.subprocess, "run", nvidia_smi)
+    monkeypatch.setattr(machine.shutil, "which", lambda name: "/bin/nvidia-smi")
+    monkeypatch.setattr(machine.subprocess, "run", nvidia_smi)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
 
     assert devices.free_memory(Device("GPU", 1)) == 1234 * 2**20
@@ -229,7 +229,7 @@ def test_the_driver_is_asked_for_the_gpu_that_is_visible(monkeypatch):
 
 def test_without_a_driver_nobody_knows_the_memory_of_a_gpu(monkeypatch):
     """None is an honest answer, and no reason to refuse work."""
-    monkeypatch.setattr(devices.shutil, "which", lambda name: None)
+    monkeypatch.setattr(machine.shutil, "which", lambda name: None)
 
     assert devices.free_memory(GPU) is None
     devices.require_memory(GPU, 10**15)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import devices, exercises, notebooks
+from helpers import exercises, machine, notebooks
 from helpers.devices import Device
 from helpers.timing import Measurement
 
@@ -24,7 +24,7 @@ def by_type(**changed) -> dict:
         ("00-1", ["cuda:0"], "another framework"),
         ("00-1", "GPU", "Give a set"),
         ("00-1", {"GPU"}, "Try every name"),
-        ("00-2", devices.usable_cpus(), "Right"),
+        ("00-2", machine.usable_cpus(), "Right"),
         ("00-2", 0, "in the line that begins with CPU"),
         ("00-2", "2", "whole number"),
         ("00-3", "CPU:0", "Right: the work went to CPU:0"),

@@ -7,6 +7,7 @@ HELPERS = Path(__file__).parent.parent / "helpers"
 # A helper imports only helpers that stand above it.
 ORDER = [
     "errors",
+    "machine",
     "devices",
     "timing",
     "comparing",
@@ -20,6 +21,7 @@ ORDER = [
     "notebooks",
     "report",
     "runner",
+    "refresh",
     "cli",
 ]
 

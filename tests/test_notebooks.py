@@ -20,10 +20,11 @@ def test_notebooks_are_found_by_number_name_or_file():
         == notebooks.find(["01"])
         == notebooks.find(["01_matmul_sweep"])
     )
+    assert notebooks.find(["1"]) == notebooks.find(["01"])
     assert len(notebooks.find()) >= 2
 
 
-@pytest.mark.parametrize("name", ["99", "matmul", "", "1"])
+@pytest.mark.parametrize("name", ["99", "matmul", "", "-1"])
 def test_a_notebook_that_does_not_exist_is_refused_with_those_that_do(name):
     """Half a name is no name."""
     with pytest.raises(ParameterError, match="no notebook.*There are 00_check_your_machine, 01_matmul_sweep"):

@@ -90,8 +90,8 @@ def test_tags_are_known_and_solutions_are_folded(notebook):
     for cell in notebook.cells:
         assert set(notebooks.tags(cell)) <= {"parameters", "solution", COMPARED}
         assert set(cell.metadata) <= {"tags", "jupyter"}
-        folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
-        assert folded == ("solution" in notebooks.tags(cell))
+        folded = {"source_hidden": True, "outputs_hidden": True} if "solution" in notebooks.tags(cell) else {}
+        assert cell.metadata.get("jupyter", {}) == folded
 
 
 @every_notebook
@@ -139,7 +139,8 @@ def test_pictures_are_pictures(notebook):
     found = list(notebooks.pictures(notebook))
 
     assert found
-    assert all(base64.b64decode(picture)[:8] == b"\x89PNG\r\n\x1a\n" for picture in found)
+    assert all(base64.b64decode(picture)[:8] == b"\x89PNG\r\n\x1a\n" for _, picture in found)
+    assert all(heading for heading, _ in found)
 
 
 @every_notebook

@@ -40,6 +40,8 @@ def test_measured_is_solid_predicted_dashed_published_dotted():
     assert found["CPU:0, measured"][0] == "-" and found["GPU:0, predicted"][0] == "--"
     assert found["CPU:0, published"][0] == ":"
     assert found["GPU:0, measured"][1] == found["GPU:0, published"][1] != found["CPU:0, measured"][1]
+    named = plots.time_against_size({("GPU:0", "predicted", "NVIDIA T4"): {1: 1.0}}, plots.new_axes())
+    assert [line.get_label() for line in named.lines] == ["NVIDIA T4, predicted"]
     assert ax.get_xlabel() == "matrix size n (n × n, float32)" and ax.get_ylabel() == "time per product (s)"
 
 

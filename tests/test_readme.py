@@ -34,7 +34,7 @@ def test_links_and_pictures_exist():
 
 def test_the_picture_is_the_one_stored_in_the_notebook():
     """`make refresh` writes both."""
-    last = list(notebooks.pictures(notebooks.read(notebooks.find(["01"])[0])))[-1]
+    _, last = list(notebooks.pictures(notebooks.read(notebooks.find(["01"])[0])))[-1]
 
     assert (PROJECT / "notebooks" / "picture.png").read_bytes() == base64.b64decode(last)
 
