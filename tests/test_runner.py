@@ -42,6 +42,7 @@ def course(tmp_path, monkeypatch):
     monkeypatch.setattr(notebooks, "FOLDER", folder)
     monkeypatch.setattr(notebooks.find, "__defaults__", ((), folder))
     monkeypatch.setattr(parameters, "table", lambda: table)
+    monkeypatch.setattr(runner, "RUNS", tmp_path / "runs")
     return folder
 
 
