@@ -97,6 +97,8 @@ def fit_to_commit(executed: nbformat.NotebookNode, preset: str) -> nbformat.Note
     for cell in cells:
         for key in ("papermill", "execution"):
             cell.metadata.pop(key, None)
+        if not tags(cell):
+            cell.metadata.pop("tags", None)  # papermill adds an empty list
     executed.cells = cells
     executed.metadata = nbformat.from_dict(
         {

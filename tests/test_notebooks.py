@@ -66,6 +66,7 @@ def test_a_stored_notebook_counts_from_1_and_says_nothing_of_the_run():
     assert [cell.execution_count for cell in stored.cells] == [1, 2]
     assert [output.output_type for output in stored.cells[1].outputs] == ["execute_result"]
     assert stored.cells[1].outputs[0].execution_count == 2
+    assert all("tags" not in cell.metadata for cell in stored.cells)
     assert "papermill" not in str(stored) and "execution" not in stored.cells[0].metadata
     assert stored.metadata.course == {"preset": "full", "code_sha256": notebooks.code_hash(stored)}
     nbformat.validate(stored)

@@ -41,11 +41,11 @@ def test_from_another_folder_twice_and_with_other_values(path, tmp_path, monkeyp
     assert problems == [] and not table.empty
     assert set(table["experiment"]) == {name} and set(table["device"]) == {"CPU:0"}
     if name == "matmul_sweep":
-        assert list(table["size"]) == [64, 32]  # the second time, the cell resets everything to None
+        assert list(table["size"]) == [32, 64]  # the second time, the cell resets everything to None
         text = str(executed.cells)
-        assert "Size 500000 is skipped. CPU:0 needs 4,000.0 GB" in text
+        assert "size 500000 is skipped: CPU:0 needs 4,000.0 GB" in text
         record = next((tmp_path / "records").glob("*.json")).read_text(encoding="utf-8")
-        assert "size 500000 skipped: it did not fit into the memory" in record
+        assert "size 500000 is skipped: CPU:0 needs 4,000.0 GB" in record
 
 
 @every_notebook
