@@ -15,11 +15,21 @@ every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.st
 SMALL = {"matmul_sweep": {"sizes": "[64, 500000, 32]"}}  # half a million does not fit into any memory
 
 
+TWO_DEVICES = """
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+"""
+
+
 def twice(path) -> nbformat.NotebookNode:
-    """All cells, then all cells again: what a student does who runs everything once more."""
+    """All cells, then all cells again: what a student does who runs everything once more.
+
+    Two logical CPUs stand in for a CPU and a GPU.
+    """
     notebook = notebooks.read(path)
     again = [nbformat.from_dict({**cell, "id": f"{cell['id']}-2", "metadata": {}}) for cell in notebook.cells]
-    notebook.cells += again
+    notebook.cells = [nbformat.v4.new_code_cell(TWO_DEVICES), *notebook.cells, *again]
     return notebook
 
 
@@ -30,7 +40,12 @@ def test_from_another_folder_twice_and_with_other_values(path, tmp_path, monkeyp
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     name = notebooks.experiment(path)
-    given = {"results_dir": str(tmp_path / "records"), "seconds": "2e-2", "devices": "cpu:0", **SMALL.get(name, {})}
+    given = {
+        "results_dir": str(tmp_path / "records"),
+        "seconds": "2e-2",
+        "devices": "cpu:0,/device:CPU:1",
+        **SMALL.get(name, {}),
+    }
 
     executed = papermill.execute_notebook(
         twice(path), "out.ipynb", given, cwd=str(elsewhere), progress_bar=False, execution_timeout=120
@@ -39,10 +54,11 @@ def test_from_another_folder_twice_and_with_other_values(path, tmp_path, monkeyp
     assert all(cell.execution_count for cell in notebooks.code_cells(executed))
     table, problems = results.read(tmp_path / "records")
     assert problems == [] and not table.empty
-    assert set(table["experiment"]) == {name} and set(table["device"]) == {"CPU:0"}
+    assert set(table["experiment"]) == {name} and set(table["device"]) == {"CPU:0", "CPU:1"}
     if name == "matmul_sweep":
-        assert list(table["size"]) == [32, 64]  # the second time, the cell resets everything to None
+        assert sorted(table["size"]) == [32, 32, 64, 64]  # the second time, the cell resets everything to None
         text = str(executed.cells)
+        assert "CPU:1 wins" in text  # the comparison that a machine with one device leaves out
         assert "size 500000 is skipped: CPU:0 needs 4,000.0 GB" in text
         record = next((tmp_path / "records").glob("*.json")).read_text(encoding="utf-8")
         assert "size 500000 is skipped: CPU:0 needs 4,000.0 GB" in record

@@ -272,3 +272,13 @@ def test_the_new_file_is_complete_before_it_takes_the_place_of_the_old_one(setti
 
     assert seen == [(2, True)]
     assert [path.name for path in settings.results_dir.iterdir()] == [record.path.name]
+
+
+def test_the_records_that_are_shipped_are_whole():
+    """Those of the stored outputs: the published sweep, with all ten sizes."""
+    table, problems = results.read(Path(__file__).parent.parent / "results" / "reference")
+    sweep = table[table["experiment"] == "matmul_sweep"]
+
+    assert problems == []
+    assert list(sweep["size"]) == list(range(500, 5001, 500))
+    assert set(table["preset"]) == {"full"}
