@@ -203,6 +203,6 @@ def too_big(device: Device, sizes: Iterable[int], bytes_of: Callable[[int], int]
         except NotEnoughMemoryError as problem:
             found[size] = f"size {size} is skipped: {problem.args[0]}"
             last = problem
-    if not fits:
+    if found and not fits:
         raise last
     return found

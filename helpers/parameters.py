@@ -109,7 +109,7 @@ def check_value(experiment: str, name: str, value):
         return _COMMON_CHECKS[name](name, given if name == "results_dir" else value)
     row = own(experiment)[name]
     if row["kind"] != "number" and isinstance(given, str) and "." in given:
-        value = given  # "1.000" may mean a thousand or one: it is refused
+        return _number(name, given, row["least"], whole=True)  # "1.000" may mean a thousand or one: refused
     if row["kind"] == "whole numbers":
         return _whole_numbers(name, value, row["least"])
     return _number(name, value, row["least"], whole=row["kind"] == "whole number")
@@ -145,7 +145,7 @@ def _number(name: str, value, least: float, whole: bool, most: float = LARGEST):
 
 def _whole_numbers(name: str, value, least: int) -> list[int]:
     """Return a list of whole numbers, each once, from a list or from text with commas."""
-    if isinstance(value, str) and "." not in value:
+    if isinstance(value, str):
         value = value.split(",")
     if hasattr(value, "tolist"):
         value = value.tolist()

@@ -216,7 +216,7 @@ def _check_request(calls, device, seconds) -> None:
             "Accepted are callables, each with its label: {'product': lambda: tf.matmul(a, b)}.",
             "Write `lambda:` before the work, so that it can be repeated.",
         )
-    if isinstance(device, Mapping) and set(device) < set(calls):
+    if isinstance(device, Mapping) and set(calls) - set(device):
         raise ParameterError(
             f"There is no device for {', '.join(sorted(set(calls) - set(device)))}.",
             "Accepted is one device for all, or one for each label.",

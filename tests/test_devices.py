@@ -54,7 +54,7 @@ def test_device_objects_of_tensorflow_are_understood(tf):
         ("", "course check"),
         (0, "course check"),
         (None, "course check"),
-        (["GPU:0"], "Did you mean"),
+        (["GPU:0"], "course check"),
     ],
 )
 def test_a_wrong_spelling_is_refused_with_the_right_one(name, hint):
@@ -63,8 +63,7 @@ def test_a_wrong_spelling_is_refused_with_the_right_one(name, hint):
         devices.parse(name)
 
     assert "'/device:GPU:0'" in str(caught.value)
-    if not isinstance(name, list):
-        assert hint in str(caught.value)
+    assert hint in str(caught.value)
 
 
 @given(st.one_of(st.text(), st.integers(), st.none(), st.floats(), st.binary()))

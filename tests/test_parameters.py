@@ -54,7 +54,7 @@ def test_single_values_are_understood(name, given_value, value):
 @pytest.mark.parametrize(
     "bad",
     [0, -5, 1.5, "abc", [], "", "[]", True, "false", [500, "x"], float("nan"), "500;1000", {}, "1e999"]
-    + ["1e200", 10**400, "1.000,2.000", "{[1]}"],
+    + ["1e200", 10**400, "1.000", "1.000,2.000", "1.5e3", "{[1]}"],
 )
 def test_impossible_sizes_are_refused_in_words(bad):
     """The name, what came, and what is accepted."""

@@ -98,6 +98,7 @@ def test_callables_are_measured_in_turn():
         ({"a": print}, {"seconds": float("nan")}, "no time limit"),
         ({"a": print}, {"seconds": None}, "settings.seconds"),
         ({"a": print, "b": print}, {"device": {"a": "CPU:0"}}, "no device for b"),
+        ({"a": print}, {"device": {"x": "CPU:0"}}, "no device for a"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(calls, options, words):
