@@ -272,11 +272,14 @@ def test_times_of_plain_numpy_agree_with_timeit(tf):
     import timeit
 
     matrix = np.ones((400, 400))
-    reference = min(timeit.repeat(lambda: matrix @ matrix, number=5, repeat=15)) / 5
+    references, values = [], []
+    for _ in range(8):  # in turn, until the fastest of both settle on a busy machine
+        references += [seconds / 5 for seconds in timeit.repeat(lambda: matrix @ matrix, number=5, repeat=15)]
+        values += timing.measure(lambda: matrix @ matrix).values
+        if abs(min(values) / min(references) - 1) <= 0.5:
+            break
 
-    measured = timing.measure(lambda: matrix @ matrix)
-
-    assert min(measured.values) == pytest.approx(reference, rel=0.5)
+    assert min(values) == pytest.approx(min(references), rel=0.5)
 
 
 def test_a_result_on_two_devices_names_neither(tf):
