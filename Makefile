@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)  # in a container you often are
 SUPPORTED := import sys; sys.exit(0 if (3, 10) <= sys.version_info < (3, 14) else "The course needs Python 3.10 to 3.13; this is %s. Name another one: make setup PYTHON=python3.12" % sys.version.split()[0])
 
-.PHONY: help setup run test lab refresh lint clean
+.PHONY: help setup run test lab refresh bench lint clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,5 +39,14 @@ lab: setup  ## open JupyterLab on the notebooks
 refresh: setup  ## run the notebooks at preset full and store their outputs
 	$(BIN)/course refresh
 
+bench: setup .venv-bench/installed  ## compare the kit with its peers: PyTorch and NumPy (about 10 minutes)
+	$(BIN)/python benchmarks/two_clouds.py
+
+# PyTorch gets an environment of its own: it and TensorFlow would share a process's threads.
+.venv-bench/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@touch $@
+
 clean:  ## remove the environments, executed notebooks and caches (not your records)
-	rm -rf .venv .venv-gpu runs *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-gpu .venv-bench runs *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -119,7 +119,7 @@ def fit_line(items: Sequence[float], measurements: Sequence[Measurement]) -> Lin
     """
     import numpy as np
     from scipy.optimize import nnls
-    from scipy.stats import t
+    from scipy.special import stdtrit  # Student's quantile; scipy.stats takes a second to import
 
     if len(set(items)) < 3 or len(items) != len(measurements):
         raise ParameterError(
@@ -134,7 +134,7 @@ def fit_line(items: Sequence[float], measurements: Sequence[Measurement]) -> Lin
     freedom = len(items) - 2
     variance = np.sum((design @ estimate - 1) ** 2) / freedom
     errors = np.sqrt(variance * np.diag(np.linalg.inv((design / scale).T @ (design / scale)))) / scale
-    reach = t.ppf(0.975, freedom) * errors
+    reach = stdtrit(freedom, 0.975) * errors
     intervals = [
         (max(0.0, float(middle - width)), float(middle + width)) for middle, width in zip(estimate, reach, strict=True)
     ]

@@ -32,3 +32,7 @@ class ParameterError(CourseError):
 
 class RecordError(CourseError):
     """A result record that cannot be written."""
+
+
+class TrainingError(CourseError):
+    """Training that cannot start, or whose loss is no longer a number."""

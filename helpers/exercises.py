@@ -4,10 +4,11 @@ import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from helpers import devices, machine
-from helpers.comparing import Comparison
+from helpers import counting, devices, machine, models, ways
+from helpers.comparing import Comparison, Line
 from helpers.errors import DeviceError
 from helpers.timing import Measurement, format_digits
+from helpers.training import Training
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,90 @@ def _own_device(answer) -> Reply | str:
     return "Set 2 n³ / (operations per second) equal to 12 n² / (bytes per second), and solve for n."
 
 
+def _half_fixed(answer) -> Reply | str:
+    line = answer.get("line") if isinstance(answer, Mapping) else None
+    given = _number(answer.get("batch_size")) if isinstance(line, Line) else None
+    if given is None:
+        return "Give a dict with the keys line (a line such as lines[first]) and batch_size (a number)."
+    if line.per_item == 0:
+        return "This line has no cost per example, so no batch size is large enough. Measure larger batches."
+    if line.fixed == 0:
+        return "The fixed cost of this line cannot be told from 0. Measure smaller batches."
+    share = line.fixed_share(given) if given > 0 else 1.0
+    if abs(share - 0.5) < 0.02:
+        return Reply(True, "Right. With smaller batches you pay mostly for steps, with larger ones for examples.")
+    return f"At that batch size, {share:.0%} of a step is fixed cost. When are both parts equal?"
+
+
+def _bytes_to_read(answer) -> Reply | str:
+    if not isinstance(answer, Mapping) or set(answer) != {"float32", "float64"}:
+        return "Give a dict with the keys float32 and float64."
+    right = {"float32": 180_000_000, "float64": 360_000_000}
+    given = {name: _number(answer[name]) for name in right}
+    if given == right:
+        return Reply(True, "Right: 15 epochs × 1,000,000 points × 3 numbers × 4 or 8 bytes.")
+    if given["float32"] == 120_000_000:
+        return "The labels must be read as well."
+    if given["float32"] == 12_000_000:
+        return "That is one epoch."
+    return "Each point has two coordinates and a label. A float32 takes 4 bytes, a float64 takes 8."
+
+
+def _small_batches(answer) -> Reply | str:
+    if not isinstance(answer, Training):
+        return "Give what the way of training returns."
+    if answer.way != ways.epoch_xla_by_column.label:
+        return f"That was trained with: {answer.way}. Take ways.epoch_xla_by_column."
+    if answer.steps < 50:
+        return f"An epoch has only {answer.steps} steps. Take a tenth of the batch size: that gives ten times more."
+    first = format_digits(answer.final["accuracy"] * 100, 3)
+    return Reply(
+        True,
+        f"Right: {answer.steps} steps an epoch, {first} % accuracy. Compare the time of an epoch with the table: "
+        "the fixed cost of a step is small when Python takes no part in it.",
+    )
+
+
+def _count_a_layer(answer) -> Reply | str:
+    if not isinstance(answer, Mapping) or set(answer) != {"parameters", "operations"}:
+        return "Give a dict with the keys parameters and operations."
+    parameters, operations = _number(answer["parameters"]), _number(answer["operations"])
+    if parameters != 896:
+        return "Parameters: every filter has 3 × 3 weights for each of three colours, and one bias."
+    if operations == 1_802_240:
+        return Reply(
+            True, "Right: 32 × 32 × 32 results, each with 27 multiplications and 27 additions, the bias among them."
+        )
+    if operations == 1_769_472:
+        return "Operations: adding the bias is one more for each result."
+    if operations == 917_504:
+        return "Operations: each weight takes a multiplication and an addition: two."
+    return "Operations: the result has 32 × 32 × 32 numbers. How many does it take to compute one of them?"
+
+
+def _largest_batch(answer) -> Reply | str:
+    given = _number(answer)
+    if given is None:
+        return "Give a number."
+    network = models.bigger_network()
+    right = counting.largest_batch(network, 8 * 10**9)
+    if given == right:
+        return Reply(True, "Right. A real card holds fewer: the count leaves out what the libraries take.")
+    needs = counting.training_bytes(network, int(given)) / 1e9 if given > 0 else 0.0
+    return f"{format_digits(given, 6)} pictures need {needs:,.4f} GB by this count, and 8 GB are there."
+
+
+def _smaller_pictures(answer) -> Reply | str:
+    given, right = _number(answer), 15 * 48 * 24 * (2 * 5 * 5 * 3 + 1)
+    if given is None:
+        return "Give a number."
+    if given == right:
+        return Reply(True, "Right: a bit more than four times fewer, because the window needs room at the edges.")
+    if given == 11_009_712 / 4:
+        return "That is exactly a quarter, but the window does not fit at the edges. Count it."
+    return "The result has (33 - 5) // 2 + 1 = 15 rows. How many columns, and how many operations for each number?"
+
+
 _CHECKS: dict[str, Callable] = {
     "00-1": _device_names,
     "00-2": _usable_cores,
@@ -131,4 +216,10 @@ _CHECKS: dict[str, Callable] = {
     "01-1": _dtypes,
     "01-2": _rectangular_product,
     "01-3": _own_device,
+    "02-1": _half_fixed,
+    "02-2": _bytes_to_read,
+    "02-3": _small_batches,
+    "03-1": _count_a_layer,
+    "03-2": _largest_batch,
+    "03-3": _smaller_pictures,
 }

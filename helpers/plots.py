@@ -118,20 +118,83 @@ def rate_against_size(measured: Mapping[int, Measurement], ceilings: Mapping[str
     return ax
 
 
-def parts_of_a_time(parts: Mapping[int, Mapping[str, float]], ax):
-    """Draw, for each size, which share of the time each part takes: {size: {part: seconds}}."""
+def parts_of_a_time(parts: Mapping[int, Mapping[str, float]], ax, whole: Mapping[int, float] | None = None):
+    """Draw, for each size, which share of the time each part takes: {size: {part: seconds}}.
+
+    The whole is the sum of the parts, unless it was measured on its own: {size: seconds}. Then a line marks
+    where the bars should end.
+    """
     sizes = list(parts)
+    total = whole or {size: sum(parts[size].values()) for size in sizes}
     left = np.zeros(len(sizes))
     for part in parts[sizes[0]]:
-        share = np.array([parts[size][part] / sum(parts[size].values()) for size in sizes]) * 100
-        bars = ax.barh([str(size) for size in sizes], share, left=left, label=part, height=0.6)
+        share = np.array([parts[size][part] / total[size] for size in sizes]) * 100
+        bars = ax.barh([f"{size:,}" for size in sizes], share, left=left, label=part, height=0.6)
         texts = [f"{value:.0f}" if value > 6 else "" for value in share]
         ax.bar_label(bars, labels=texts, label_type="center", color="white")
         left += share
-    ax.set(xlabel="share of the published clock (%)", ylabel="matrix size n", xlim=(0, 100))
+    if whole:
+        ax.axvline(100, color="black", linewidth=1.5)
+    ax.set(xlabel="share of the published clock (%)", ylabel="matrix size n", xlim=(0, max(100, left.max()) * 1.01))
     ax.invert_yaxis()
     ax.grid(visible=False)
-    ax.legend(ncols=len(parts[sizes[0]]), loc="lower center", bbox_to_anchor=(0.5, 1))
+    ax.legend(ncols=min(3, len(parts[sizes[0]])), loc="lower center", bbox_to_anchor=(0.5, 1))
+    return ax
+
+
+def step_against_batch(measured: Mapping, lines: Mapping, ax, predicted: Mapping | None = None):
+    """Draw seconds per training step against batch size: {device: {batch size: Measurement}}.
+
+    `lines` holds the `Line` that was fitted for each device: it is drawn thin, its fixed part as a level.
+    `predicted` holds devices that are not here: {(device, origin, name): {batch size: seconds}}.
+    """
+    for device, steps in measured.items():
+        sizes = np.array(list(steps), float)
+        ax.plot(
+            sizes, [m.median for m in steps.values()], "o", color=colour(device), label=f"{parse(device)}, measured"
+        )
+        n = np.geomspace(sizes.min(), sizes.max(), 200)
+        line = lines[device]
+        ax.plot(n, line.seconds(n), color=colour(device), linewidth=1, label="fixed + per example × batch size")
+        ax.axhline(line.fixed, color=colour(device), linewidth=1, linestyle=(0, (1, 1)), label="fixed cost alone")
+    for (device, origin, name), times in (predicted or {}).items():
+        style = {"color": colour(device), "linestyle": LINE[origin], "marker": "o"}
+        ax.plot(list(times), list(times.values()), label=f"{name}, {origin}", **style)
+    ax.set(xlabel="batch size", ylabel="time per step (s)", xscale="log", yscale="log")
+    _plain_log(ax.xaxis)
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.legend()
+    return ax
+
+
+def shares_by_layer(counts: Sequence, ax):
+    """Draw two bars per layer: its share of all parameters, and of all operations; layers without any are left out."""
+    shown = [count for count in counts if count.parameters or count.flop]
+    for offset, name, attribute, face in (
+        (-0.2, "parameters", "parameters", "#999999"),
+        (0.2, "operations", "flop", "#0072B2"),
+    ):
+        values = np.array([getattr(count, attribute) for count in shown], float)
+        places = np.arange(len(shown)) + offset
+        ax.barh(places, values / values.sum() * 100, height=0.38, color=face, label=name)
+    ax.set(xlabel="share of the network (%)", yticks=range(len(shown)), yticklabels=[c.name for c in shown])
+    ax.invert_yaxis()
+    ax.grid(visible=False, axis="y")
+    ax.legend()
+    return ax
+
+
+def ladder(times: Mapping[str, Measurement], ax, floor: float, floor_is: str = "every byte read once"):
+    """Draw one bar per way on a logarithmic axis: seconds per epoch; a line marks the floor, in seconds."""
+    labels, medians = list(times), np.array([m.median for m in times.values()])
+    bars = ax.barh(labels, medians, height=0.6, color=colour(next(iter(times.values())).device))
+    texts = [f" {m.shown}, {format_digits(medians[0] / m.median)} ×" for m in times.values()]
+    ax.bar_label(bars, labels=texts, fontsize=8)
+    ax.axvline(floor, color="#888888", linestyle=(0, (4, 2)), label=f"floor: {floor_is}")
+    ax.set(xlabel="time per epoch (s)", xscale="log", xlim=(floor / 2, medians.max() * 8))
+    ax.invert_yaxis()
+    ax.grid(visible=False, axis="y")
+    ax.legend(loc="lower right", fontsize=8)
     return ax
 
 

@@ -1,0 +1,198 @@
+"""Train on one device, several ways in turn, and record the time of every epoch.
+
+The ways themselves are in `ways`. Times are in seconds per epoch.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from helpers import devices
+from helpers.datasets import Dataset
+from helpers.devices import Device
+from helpers.errors import ParameterError, TrainingError
+from helpers.timing import Measurement
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learnt: everything but the way of training."""
+
+    data: Dataset
+    model: Callable  # returns a fresh Keras model
+    loss: str  # Keras' name of it
+    learning_rate: float
+    metrics: tuple[str, ...] = ()
+    loss_by_column: Callable | None = None  # (model, x, y) -> loss, for a batch stored by column; see models
+
+
+@dataclass(frozen=True)
+class Training:
+    """What came of a training. Who waits for what, and how the data is shuffled, depends on the way."""
+
+    way: str
+    epochs: Measurement  # seconds per epoch, the first apart; the device is where the weights and the loss lie
+    steps: int  # per epoch
+    batch_size: int
+    history: dict[str, list[float]]  # as the way reports it: a mean over the epoch, or the epoch's last batch
+    final: dict[str, float]  # loss and metrics over all data, after the last epoch
+    flags: dict  # for a record: `jit_compile`, `dtype`, `shuffles`
+
+    @property
+    def seconds_per_step(self) -> float:
+        return self.epochs.median / self.steps
+
+    @property
+    def step(self) -> Measurement:
+        """The times of the epochs, as seconds per step."""
+        epochs, label = self.epochs, f"step of {self.batch_size:,}"
+        return Measurement(
+            label, epochs.device, epochs.first / self.steps, tuple(t / self.steps for t in epochs.values)
+        )
+
+
+@dataclass
+class Run:
+    """A training under way: `epoch` adds one epoch, `training` returns what came of all so far."""
+
+    way: "Way"
+    task: Task
+    batch_size: int
+    device: Device
+    seed: int
+    seconds: list[float] = field(default_factory=list)
+    history: dict[str, list[float]] = field(default_factory=dict)
+
+    def __post_init__(self):
+        _check(self.task, self.batch_size, self.device)
+        with self._scope():
+            self.model = compiled(self.task, self.way.jit_compile, self.seed)
+            self._train_epoch = self.way.prepare(self.model, self.task, self.batch_size, self.seed)
+
+    def _scope(self):
+        return devices.load_tensorflow().device(str(self.device))
+
+    def epoch(self) -> None:
+        """Train for one epoch, or raise `TrainingError` when the loss is no number any more."""
+        with self._scope():
+            seconds, logs = self._train_epoch()
+        self.seconds.append(seconds)
+        for name, value in logs.items():
+            self.history.setdefault(name, []).append(float(value))
+        if not math.isfinite(float(logs["loss"])):
+            raise TrainingError(
+                f"{self.way.label}: the loss became {float(logs['loss'])} in epoch {len(self.seconds)}.",
+                "Only a training whose loss stays a number counts; its times are not kept.",
+                "Take a smaller learning rate, or look for unusual values in the data.",
+            )
+
+    def training(self) -> Training:
+        """Return what came of at least two epochs."""
+        with self._scope():
+            devices.verify(list(self.model.trainable_variables), self.device)
+            final = _evaluate(self.model, self.task)
+            used = devices.verify(final, self.device)
+        first, *others = self.seconds
+        dtype = str(self.model.trainable_variables[0].dtype)
+        flags = {"jit_compile": self.way.jit_compile, "dtype": dtype, "shuffles": self.way.shuffles}
+        epochs = Measurement(self.way.label, used, first, tuple(others))
+        final = {name: float(value) for name, value in final.items()}
+        return Training(self.way.label, epochs, self.steps, self.batch_size, self.history, final, flags)
+
+    @property
+    def steps(self) -> int:
+        """Steps per epoch: a last batch that is not full counts only where the way trains it."""
+        return self.way.rounding(len(self.task.data) / self.batch_size)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of training. Call it to train: every way takes the same and returns a `Training`."""
+
+    label: str
+    jit_compile: bool
+    shuffles: str  # what is in a new order in every epoch: "rows" or "batches"
+    rounding: Callable[[float], int]  # what becomes of a last batch that is not full
+    prepare: Callable  # (model, task, batch_size, seed) -> a callable that trains one epoch: (seconds, {"loss": …})
+
+    def start(self, task: Task, *, batch_size: int, device="CPU:0", seed: int = 0) -> Run:
+        """Return a training that has not begun, for `in_turn`."""
+        return Run(self, task, batch_size, devices.find(device), seed)
+
+    def __call__(self, task: Task, *, batch_size: int, epochs: int, device="CPU:0", seed: int = 0) -> Training:
+        """Train for at least 2 epochs: the first is kept apart."""
+        run = self.start(task, batch_size=batch_size, device=device, seed=seed)
+        return in_turn({self.label: run}, epochs=epochs)[self.label]
+
+
+def in_turn(runs: Mapping[str, Run], *, epochs: int) -> dict[str, Training]:
+    """Train several runs in turn, an epoch of each, so that a busy moment hits all of them alike."""
+    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 2:
+        raise ParameterError(
+            f"epochs = {epochs!r} is not possible.",
+            "Accepted is a whole number of at least 2: the first epoch is kept apart.",
+            "Correct epochs and run again.",
+        )
+    for _ in range(epochs):
+        for run in runs.values():
+            run.epoch()
+    return {label: run.training() for label, run in runs.items()}
+
+
+def _check(task: Task, batch_size: int, device: Device) -> None:
+    """Raise in words for what would train wrongly, or not at all."""
+    import numpy as np
+
+    count = len(task.data)
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= count:
+        raise ParameterError(
+            f"batch_size = {batch_size!r} is not possible.",
+            f"Accepted is a whole number from 1 to {count:,}, the number of examples.",
+            "Correct batch_size and run again.",
+        )
+    for name, values in (("x", task.data.x), ("y", task.data.y)):
+        if len(values) != count:
+            raise TrainingError(
+                f"There are {count:,} examples in x but {len(values):,} in y.",
+                "Every example needs one row in each.",
+                "Look at the shapes: a label per row, (n, 1).",
+            )
+        bad = int(np.count_nonzero(~np.isfinite(values)))
+        if bad:
+            raise TrainingError(
+                f"{bad:,} values of {name} in {task.data.name} are not finite (NaN or infinite).",
+                "A network learns from finite numbers only; a single NaN spreads to every weight.",
+                "Remove or replace these examples.",
+            )
+    devices.require_memory(device, 3 * (task.data.x.nbytes + task.data.y.nbytes))  # here, there, and a shuffled copy
+
+
+def compiled(task: Task, jit_compile: bool, seed: int = 0):
+    """Return a fresh Keras model that is ready to train, with all of its variables made.
+
+    Keras would make some of them while it traces the first step, and would then have to trace it again.
+    """
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    model = task.model()
+    optimizer = keras.optimizers.Adam(task.learning_rate)
+    model.compile(optimizer, task.loss, metrics=list(task.metrics), jit_compile=jit_compile)
+    optimizer.build(model.trainable_variables)
+    _evaluate(model, task, rows=1)
+    return model
+
+
+def _evaluate(model, task: Task, rows: int | None = None) -> dict:
+    """Return loss and metrics over all data (or its first rows), as tensors.
+
+    Keras' own `evaluate` would trace another function, which takes longer than this does.
+    """
+    x, y = task.data.x[:rows], task.data.y[:rows]
+    size = max(1, 20_000_000 // x[0].size)  # keeps a batch below 80 MB
+    model.reset_metrics()
+    for start in range(0, len(x), size):
+        batch = slice(start, start + size)
+        final = model.test_step((x[batch].astype("float32"), y[batch].astype("float32")))
+    model.reset_metrics()
+    return final

@@ -1,0 +1,194 @@
+"""Training: every way learns the same, reports the same, and refuses what cannot be trained, in words."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from helpers import datasets, models, training, ways
+from helpers.devices import Device
+from helpers.errors import NotEnoughMemoryError, ParameterError, TrainingError
+from helpers.training import Task, Training
+
+CLOUD = datasets.two_clouds(20_000)
+TASK = Task(CLOUD, models.two_clouds, "binary_crossentropy", 0.1, ("accuracy",), models.two_clouds_loss_by_column)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """Every way, 15 epochs of 10 steps, on the second of two devices, in turn."""
+    runs = {label: way.start(TASK, batch_size=2000, device="CPU:1", seed=1) for label, way in ways.WAYS.items()}
+    return training.in_turn(runs, epochs=15)
+
+
+@pytest.mark.parametrize("label", list(ways.WAYS))
+def test_every_way_returns_the_same_kind_of_value(trained, label):
+    """Seconds per epoch with the first apart, steps, history, device, flags."""
+    found = trained[label]
+
+    assert isinstance(found, Training) and found.way == label
+    assert found.epochs.n == 14 and found.epochs.device == Device("CPU", 1)
+    assert found.epochs.first > found.epochs.median  # it traces
+    assert (found.steps, found.batch_size) == (10, 2000)
+    assert len(found.history["loss"]) == 15 and found.history["loss"][0] > found.history["loss"][-1]
+    assert found.flags["jit_compile"] is (ways.WAYS[label] in (ways.epoch_xla, ways.epoch_xla_by_column))
+    assert found.flags["dtype"] == "float32"
+    assert found.seconds_per_step == found.epochs.median / 10 == pytest.approx(found.step.median)
+
+
+def test_all_ways_learn_the_same(trained):
+    """At least 94 %, and within half a percent of each other."""
+    accuracies = [found.final["accuracy"] for found in trained.values()]
+
+    assert len(accuracies) == 6
+    assert min(accuracies) >= 0.94
+    assert max(accuracies) - min(accuracies) <= 0.005
+
+
+def test_a_way_can_be_called_alone():
+    """The short form trains on CPU:0."""
+    found = ways.epoch_function(TASK, batch_size=5000, epochs=3)
+
+    assert found.epochs.n == 2 and found.steps == 4 and found.epochs.device == Device("CPU", 0)
+
+
+def test_epochs_are_trained_in_turn():
+    """A B A B: a busy moment hits both."""
+    order = []
+
+    def prepare(model, task, batch_size, seed):
+        name = next(names)
+        return lambda: (order.append(name) or 1.0, {"loss": 0.5})
+
+    names = iter("AB")
+    fake = replace(ways.fit, prepare=prepare)
+    runs = {name: fake.start(TASK, batch_size=2000) for name in "AB"}
+
+    trained = training.in_turn(runs, epochs=3)
+
+    assert order == list("ABABAB")
+    assert trained["A"].epochs.first == 1.0 and trained["A"].epochs.values == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, "32", 2.0, True, None, 20_001])
+def test_an_impossible_batch_size_is_refused_before_training(batch_size):
+    """Keras would train with 32 for 0, and not at all for others."""
+    for way in ways.WAYS.values():
+        with pytest.raises(ParameterError, match=r"batch_size = .* a whole number from 1 to 20,000"):
+            way.start(TASK, batch_size=batch_size)
+
+
+@pytest.mark.parametrize("epochs", [0, 1, -3, "5", 2.5])
+def test_too_few_epochs_are_refused(epochs):
+    """The first epoch is kept apart, so one alone leaves nothing."""
+    with pytest.raises(ParameterError, match="at least 2"):
+        ways.fit(TASK, batch_size=2000, epochs=epochs)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_values_that_are_not_finite_are_counted_before_training(bad):
+    """One of them would spread to every weight."""
+    x = CLOUD.x.copy()
+    x[7, 1] = x[9, 0] = bad
+
+    with pytest.raises(TrainingError, match="2 values of x in two_clouds are not finite"):
+        ways.fit.start(replace(TASK, data=replace(CLOUD, x=x)), batch_size=2000)
+
+
+def test_labels_that_do_not_match_are_refused():
+    """The faults that Keras calls ambiguous cardinality."""
+    with pytest.raises(TrainingError, match="20,000 examples in x but 1 in y"):
+        ways.fit.start(replace(TASK, data=replace(CLOUD, y=CLOUD.y.T)), batch_size=2000)
+
+
+def weights_of(model):
+    """Return a number that depends on every weight."""
+    return sum(variable.value[0] for variable in model.trainable_variables)
+
+
+@pytest.mark.parametrize("label", list(ways.WAYS))
+def test_a_loss_that_is_no_number_is_never_a_result(tf, label):
+    """Times of a training that went wrong are not returned."""
+    task = replace(TASK, learning_rate=1e38)
+    if ways.WAYS[label] is ways.epoch_xla_by_column:
+        task = replace(task, loss_by_column=lambda model, x, y: math.inf * (0 * tf.reduce_sum(weights_of(model)) + 1))
+
+    with pytest.raises(TrainingError, match=r"the loss became (nan|inf|-inf) in epoch \d"):
+        ways.WAYS[label](
+            replace(task, loss="mean_squared_error", data=replace(CLOUD, y=CLOUD.y + 2e38)), batch_size=2000, epochs=5
+        )
+
+
+def test_too_much_data_is_refused_in_words(monkeypatch):
+    """Before anything is copied to the device."""
+    monkeypatch.setattr("helpers.devices.free_memory", lambda device: 1000)
+
+    with pytest.raises(NotEnoughMemoryError, match="CPU:0 needs"):
+        ways.epoch_function.start(TASK, batch_size=2000)
+
+
+def test_the_way_by_column_needs_its_own_loss():
+    """Other networks get words instead of a wrong answer."""
+    with pytest.raises(ParameterError, match="no loss for data stored by column"):
+        ways.epoch_xla_by_column.start(replace(TASK, loss_by_column=None), batch_size=2000)
+
+
+def test_the_pipeline_gives_all_rows_in_a_new_order_of_batches():
+    """Nothing is lost or doubled, and no epoch begins like the last."""
+    batches = ways.pipeline(CLOUD.sample(1000), 110, seed=0)
+
+    epochs = [[x.numpy() for x, _ in batches] for _ in range(3)]
+
+    for epoch in epochs:
+        assert sorted(len(x) for x in epoch) == [10, *[110] * 9]
+        assert len({tuple(row) for row in np.concatenate(epoch)}) == 1000
+    assert any(not np.array_equal(a[0], b[0]) for a, b in itertools.combinations(epochs, 2))
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_one_function_sees_every_batch_once_in_a_new_order(tf, jit_compile):
+    """The loss of the last one is what comes back."""
+    x = tf.reshape(tf.range(6, dtype=tf.float32), (6, 1, 1))
+    model = models.two_clouds()
+    model.compile("sgd", "mse", jit_compile=jit_compile)
+    model.optimizer.build(model.trainable_variables)
+    seen = tf.Variable(tf.zeros(7))  # six batches of the epoch, then the last one for its loss
+    place = tf.Variable(0)
+
+    def loss(x_batch, _y):
+        seen.scatter_nd_update([[place]], [x_batch[0, 0]])
+        place.assign_add(1)
+        return x_batch[0, 0] + 0 * tf.reduce_sum(weights_of(model))
+
+    epoch = ways._function_epochs(model, x, x, loss, seed=0, jit_compile=jit_compile)
+    orders = []
+    for _ in range(3):
+        place.assign(0)
+        _, logs = epoch()
+        *order, last = seen.numpy().tolist()
+        orders.append(order)
+        assert float(logs["loss"]) == last == order[-1]
+
+    assert all(sorted(order) == [0, 1, 2, 3, 4, 5] for order in orders)
+    assert len({tuple(order) for order in orders}) > 1
+
+
+def test_rows_that_fill_no_batch_are_trained_by_fit_only():
+    """The number of steps says which way it was."""
+    odd = replace(TASK, data=CLOUD.sample(1000))
+
+    assert ways.fit(odd, batch_size=300, epochs=2).steps == 4
+    assert ways.epoch_function(odd, batch_size=300, epochs=2).steps == 3
+
+
+def test_the_clock_waits_for_the_device(tf, asynchronous):
+    """A queued product is inside the clock; afterwards nothing is left to wait for."""
+    a = tf.random.stateless_normal((1500, 1500), seed=(0, 1))
+    ways.clocked(lambda: tf.matmul(a, a))
+
+    seconds, _ = ways.clocked(lambda: tf.matmul(a, a))
+    rest, _ = ways.clocked(lambda: None)
+
+    assert rest < seconds / 10
