@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from helpers import devices
 from helpers.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def two_clouds(points: int = PUBLISHED_POINTS, dtype: str = "float32") -> Datase
             "Accepted is an even whole number of at least 2.",
             f"The question has {PUBLISHED_POINTS:,}.",
         )
+    devices.require_memory(devices.parse("CPU:0"), 12 * 8 * points)  # float64, and copies while it is put together
     draw = np.random.RandomState(0)
     clouds = [[draw.normal(centre, DEVIATION, points // 2) for centre in centres] for centres in CENTRES]
     x = np.concatenate([np.array(cloud).T for cloud in clouds])
@@ -77,6 +79,7 @@ def road_images(count: int, seed: int = 0) -> Dataset:
     import numpy as np
 
     height, width, colours = ROAD_PICTURE
+    devices.require_memory(devices.parse("CPU:0"), 4 * 4 * count * height * width * colours)
     draw = np.random.default_rng(seed)
     steering = draw.uniform(-1, 1, (count, 1)).astype("float32")
     depth = np.linspace(1, 0, height, dtype="float32")  # 1 at the horizon, 0 at the wheels

@@ -195,7 +195,7 @@ def _largest_batch(answer) -> Reply | str:
     if given == right:
         return Reply(True, "Right. A real card holds fewer: the count leaves out what the libraries take.")
     needs = counting.training_bytes(network, int(given)) / 1e9 if given > 0 else 0.0
-    return f"{format_digits(given, 6)} pictures need {needs:,.4f} GB by this count, and 8 GB are there."
+    return f"{int(given):,} pictures need {needs:,.4f} GB by this count, and 8 GB are there."
 
 
 def _smaller_pictures(answer) -> Reply | str:

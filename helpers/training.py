@@ -4,7 +4,7 @@ The ways themselves are in `ways`. Times are in seconds per epoch.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from helpers import devices
@@ -139,17 +139,36 @@ def in_turn(runs: Mapping[str, Run], *, epochs: int) -> dict[str, Training]:
     return {label: run.training() for label, run in runs.items()}
 
 
+def check_batch_size(batch_size: int, count: int) -> None:
+    """Raise `ParameterError` for a batch size that `count` examples do not allow."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= count:
+        raise ParameterError(
+            f"batch_size = {batch_size!r} is not possible.",
+            f"Accepted is a whole number from 1 to {count:,}, the number of examples.",
+            "Correct the batch size, or ask for more examples.",
+        )
+
+
+def batch_sizes_to_compare(sizes: Iterable[int], count: int) -> list[int]:
+    """Return different batch sizes in order, at least three as a line needs, or raise `ParameterError`."""
+    different = sorted(set(sizes))
+    for size in different:
+        check_batch_size(size, count)
+    if len(different) < 3:
+        raise ParameterError(
+            f"{len(different)} different batch sizes are too few: {', '.join(map(str, different))}.",
+            "At least three are needed to tell the fixed cost from the cost per example.",
+            "Add to batch_sizes, or set it to None.",
+        )
+    return different
+
+
 def _check(task: Task, batch_size: int, device: Device) -> None:
     """Raise in words for what would train wrongly, or not at all."""
     import numpy as np
 
     count = len(task.data)
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= count:
-        raise ParameterError(
-            f"batch_size = {batch_size!r} is not possible.",
-            f"Accepted is a whole number from 1 to {count:,}, the number of examples.",
-            "Correct batch_size and run again.",
-        )
+    check_batch_size(batch_size, count)
     for name, values in (("x", task.data.x), ("y", task.data.y)):
         if len(values) != count:
             raise TrainingError(

@@ -7,7 +7,7 @@ course.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from helpers import devices
 from helpers.datasets import Dataset
@@ -140,3 +140,16 @@ epoch_xla = Way("one XLA function per epoch", True, "batches", math.floor, _prep
 epoch_xla_by_column = Way("the same, data by column", True, "batches", math.floor, _prepare_by_column)
 
 WAYS = {way.label: way for way in (fit, fit_pipeline, fit_many_steps, epoch_function, epoch_xla, epoch_xla_by_column)}
+
+
+def rungs(numbers: Iterable[int]) -> dict[str, Way]:
+    """Return ways by their number, counted from 1 in the order of `WAYS`; the first always, to compare with."""
+    labels = list(WAYS)
+    wrong = [number for number in numbers if not 1 <= number <= len(labels)]
+    if wrong:
+        raise ParameterError(
+            f"There is no rung {wrong[0]}.",
+            f"Accepted are 1 to {len(labels)}: {', '.join(labels)}.",
+            "Correct rungs and run again.",
+        )
+    return {labels[number - 1]: WAYS[labels[number - 1]] for number in sorted({1, *numbers})}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers import datasets
-from helpers.errors import ParameterError
+from helpers.errors import NotEnoughMemoryError, ParameterError
 
 
 def test_two_clouds_are_the_numbers_of_the_question():
@@ -38,6 +38,13 @@ def test_clouds_of_impossible_size_are_refused(points):
     """Both clouds have the same number of points."""
     with pytest.raises(ParameterError, match="even whole number"):
         datasets.two_clouds(points)
+
+
+@pytest.mark.parametrize("make", [datasets.two_clouds, datasets.road_images])
+def test_data_that_does_not_fit_is_refused_before_it_is_made(make):
+    """In words, with how much it needs."""
+    with pytest.raises(NotEnoughMemoryError, match=r"CPU:0 needs [\d,.]+ GB"):
+        make(10**12)
 
 
 def test_a_sample_keeps_points_and_labels_together():

@@ -61,9 +61,7 @@ def test_everything_asked_for_is_pinned_once_for_each_python(python):
     """A package without a pin would change under the tests."""
     here = [item for item in PINNED if item.marker is None or item.marker.evaluate({"python_version": python})]
     names = [item.name for item in here]
-    asked = [
-        Requirement(text).name for text in [*PYPROJECT["dependencies"], *EXTRAS["cpu"], *EXTRAS["gpu"], *EXTRAS["test"]]
-    ]
+    asked = [Requirement(text).name for text in sum(EXTRAS.values(), PYPROJECT["dependencies"])]
 
     assert len(names) == len(set(names))
     assert set(asked) <= set(names)
@@ -96,7 +94,7 @@ def test_make_alone_lists_the_words():
     helped = subprocess.run(["make"], cwd=PROJECT, capture_output=True, text=True)
     refused = subprocess.run(["make", "help", "ENV=tpu"], cwd=PROJECT, capture_output=True, text=True)
 
-    for word in ("setup", "run", "test", "lab", "refresh", "clean"):
+    for word in ("setup", "run", "test", "lab", "refresh", "bench", "clean"):
         assert re.search(rf"^make {word} +\w", helped.stdout, re.MULTILINE)
     assert refused.returncode != 0 and "use ENV=cpu or ENV=gpu" in refused.stderr
 

@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helpers import exercises, machine, notebooks
+from helpers.comparing import Line
 from helpers.devices import Device
 from helpers.timing import Measurement
+from helpers.training import Training
 
 CPU = Device("CPU", 0)
 
@@ -14,6 +16,16 @@ CPU = Device("CPU", 0)
 def by_type(**changed) -> dict:
     rows = {name: Measurement(name, CPU, 1.0, (1.0,) * 7) for name in ("float16", "float32", "float64")}
     return rows | changed
+
+
+LINE = Line(2e-3, 2e-6, (1e-3, 3e-3), (1e-6, 3e-6))
+FLAT = Line(2e-3, 0.0, (1e-3, 3e-3), (0.0, 1e-6))
+STEEP = Line(0.0, 2e-6, (0.0, 1e-3), (1e-6, 3e-6))
+
+
+def trained(way="the same, data by column", steps=100) -> Training:
+    epochs = Measurement(way, CPU, 1.0, (1.0,) * 3)
+    return Training(way, epochs, steps, 10, {"loss": [0.1] * 4}, {"accuracy": 0.975, "loss": 0.1}, {})
 
 
 @pytest.mark.parametrize(
@@ -47,6 +59,35 @@ def by_type(**changed) -> dict:
         ("01-3", {"flop_per_second": 8.1e12, "bytes_per_second": 320e9, "size": 25}, "solve for n"),
         ("01-3", {"flop_per_second": 8.1e12, "bytes_per_second": 320e9, "size": 0}, "above 0"),
         ("01-3", 152, "Give a dict"),
+        ("02-1", {"line": LINE, "batch_size": 1000}, "Right"),
+        ("02-1", {"line": LINE, "batch_size": 250}, "80% of a step is fixed"),
+        ("02-1", {"line": LINE, "batch_size": 0}, "100% of a step is fixed"),
+        ("02-1", {"line": FLAT, "batch_size": 1000}, "no batch size is large enough"),
+        ("02-1", {"line": STEEP, "batch_size": 1000}, "cannot be told from 0"),
+        ("02-1", {"line": LINE, "batch_size": "1000"}, "Give a dict"),
+        ("02-1", 1000, "Give a dict"),
+        ("02-2", {"float32": 180_000_000, "float64": 360e6}, "Right"),
+        ("02-2", {"float32": 120_000_000, "float64": 240_000_000}, "labels"),
+        ("02-2", {"float32": 12_000_000, "float64": 24_000_000}, "one epoch"),
+        ("02-2", {"float32": 1, "float64": 2}, "two coordinates and a label"),
+        ("02-2", {"float32": 1}, "keys float32 and float64"),
+        ("02-3", trained(steps=100), "Right: 100 steps an epoch, 97.5 % accuracy"),
+        ("02-3", trained(steps=10), "only 10 steps"),
+        ("02-3", trained(way="fit on NumPy arrays"), "That was trained with: fit on NumPy arrays"),
+        ("02-3", 0.97, "what the way of training returns"),
+        ("03-1", {"parameters": 896, "operations": 1_802_240}, "Right"),
+        ("03-1", {"parameters": 864, "operations": 1_802_240}, "one bias"),
+        ("03-1", {"parameters": 896, "operations": 1_769_472}, "adding the bias"),
+        ("03-1", {"parameters": 896, "operations": 917_504}, "two"),
+        ("03-1", {"parameters": 896, "operations": 5}, "How many does it take"),
+        ("03-1", {"parameters": 896}, "keys parameters and operations"),
+        ("03-2", 8_586, "Right"),
+        ("03-2", 20_000, "20,000 pictures need"),
+        ("03-2", "many", "Give a number"),
+        ("03-3", 2_609_280, "Right"),
+        ("03-3", 11_009_712 / 4, "exactly a quarter"),
+        ("03-3", 7, "How many columns"),
+        ("03-3", None, "Not answered yet"),
     ],
 )
 def test_each_answer_gets_the_reply_it_deserves(name, answer, words):

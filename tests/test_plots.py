@@ -6,8 +6,11 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
 
-from helpers import plots
+from helpers import comparing, counting, plots
+from helpers.devices import Device
 from helpers.timing import Measurement
+
+CPU = Device("CPU", 0)
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +81,68 @@ def test_the_parts_of_a_time_fill_the_whole_bar():
 
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([75, 50, 25, 50])
     assert "(%)" in ax.get_xlabel()
+
+
+def test_parts_that_were_measured_apart_end_where_they_end():
+    """With a whole of its own, a bar may be shorter or longer than the line at 100 %."""
+    parts = {32: {"Python": 3.0, "input": 5.0}, 1000: {"Python": 3.0, "input": 9.0}}
+
+    ax = plots.parts_of_a_time(parts, plots.new_axes(), whole={32: 10.0, 1000: 10.0})
+
+    ends = {round(bar.get_x() + bar.get_width()) for bar in ax.patches}
+    assert {80, 120} <= ends
+    assert ax.get_xlim()[1] > 120
+    assert [line.get_xdata()[0] for line in ax.lines] == [100]
+
+
+def step(batch_size: int) -> Measurement:
+    return Measurement("step", CPU, 1.0, (2e-3 + 1e-6 * batch_size,) * 7)
+
+
+def test_a_step_is_drawn_with_its_line_and_its_prediction():
+    """Measured dots, the fitted line through them, the fixed cost as a level, a prediction dashed."""
+    measured = {CPU: {size: step(size) for size in (10, 100, 10_000)}}
+    line = comparing.fit_line(list(measured[CPU]), list(measured[CPU].values()))
+    predicted = {("GPU:0", "predicted", "NVIDIA T4"): {10: 2e-3, 10_000: 3e-3}}
+
+    ax = plots.step_against_batch(measured, {CPU: line}, plots.new_axes(), predicted)
+
+    found = {drawn.get_label(): drawn for drawn in ax.lines}
+    assert list(found["CPU:0, measured"].get_ydata()) == [step(size).median for size in (10, 100, 10_000)]
+    assert found["CPU:0, measured"].get_linestyle() == "None"
+    assert found["fixed + per example × batch size"].get_ydata()[-1] == pytest.approx(step(10_000).median)
+    assert found["fixed cost alone"].get_ydata()[0] == pytest.approx(2e-3)
+    assert found["NVIDIA T4, predicted"].get_linestyle() == "--"
+    assert ax.get_ylim() == pytest.approx((1e-3, 1e-1))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("batch size", "time per step (s)")
+
+
+def test_the_ladder_names_every_way_its_time_and_its_gain():
+    """Longest bar first as given; the floor is a line, and says what it is."""
+    times = {"fit": Measurement("fit", CPU, 1.0, (0.8,) * 7), "fast": Measurement("fast", CPU, 1.0, (0.02,) * 7)}
+
+    ax = plots.ladder(times, plots.new_axes(), floor=0.005, floor_is="every byte read once")
+
+    assert [bar.get_width() for bar in ax.patches] == [0.8, 0.02]
+    assert [text.get_text() for text in ax.texts] == [" 800 ms (1.0 times)", " 20 ms (40 times)"]
+    assert ax.lines[0].get_xdata()[0] == 0.005 and ax.lines[0].get_label() == "floor: every byte read once"
+    assert ax.get_xscale() == "log" and ax.get_xlim()[0] < 0.005
+    assert "(s)" in ax.get_xlabel()
+
+
+def test_the_shares_of_the_layers_add_up():
+    """Two bars for each layer that has anything; each kind adds up to 100 %."""
+    counts = [
+        counting.LayerCount("conv", "Conv2D", (2, 2, 1), 10, 900),
+        counting.LayerCount("flatten", "Flatten", (4,), 0, 0),
+        counting.LayerCount("dense", "Dense", (1,), 30, 100),
+    ]
+
+    ax = plots.shares_by_layer(counts, plots.new_axes())
+
+    assert [round(bar.get_width()) for bar in ax.patches] == [25, 75, 90, 10]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["conv", "dense"]
+    assert ax.get_xlabel() == "share of the network (%)"
 
 
 def test_single_samples_are_drawn_around_their_median():

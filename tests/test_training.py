@@ -80,6 +80,15 @@ def test_an_impossible_batch_size_is_refused_before_training(batch_size):
             way.start(TASK, batch_size=batch_size)
 
 
+def test_batch_sizes_are_compared_only_if_all_of_them_can_be_trained():
+    """All are looked at before the first is trained; two do not make a line with an error."""
+    assert training.batch_sizes_to_compare([32, 4, 32, 8], 32) == [4, 8, 32]
+    with pytest.raises(ParameterError, match="batch_size = 33 is not possible"):
+        training.batch_sizes_to_compare([4, 8, 33], 32)
+    with pytest.raises(ParameterError, match="2 different batch sizes are too few: 4, 8"):
+        training.batch_sizes_to_compare([4, 8, 4], 32)
+
+
 @pytest.mark.parametrize("epochs", [0, 1, -3, "5", 2.5])
 def test_too_few_epochs_are_refused(epochs):
     """The first epoch is kept apart, so one alone leaves nothing."""
@@ -192,3 +201,11 @@ def test_the_clock_waits_for_the_device(tf, asynchronous):
     rest, _ = ways.clocked(lambda: None)
 
     assert rest < seconds / 10
+
+
+def test_rungs_are_ways_by_their_number():
+    """The first is always there, because the others are compared with it."""
+    assert list(ways.rungs([4, 2])) == [list(ways.WAYS)[place] for place in (0, 1, 3)]
+    assert list(ways.rungs(range(1, 7))) == list(ways.WAYS)
+    with pytest.raises(ParameterError, match=r"no rung 7\. Accepted are 1 to 6: fit on NumPy arrays"):
+        ways.rungs([1, 7])
