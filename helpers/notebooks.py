@@ -92,6 +92,7 @@ def fit_to_commit(executed: nbformat.NotebookNode, preset: str) -> nbformat.Note
         cell.execution_count = count
         cell.outputs = [_checked(output, count) for output in cell.outputs if not _is_log(output, count)]
         for output in cell.outputs:
+            output.get("data", {}).pop("text/latex", None)  # a second copy of highlighted source
             if output.output_type == "execute_result":
                 output.execution_count = count
     for cell in cells:

@@ -119,12 +119,16 @@ def test_a_step_is_drawn_with_its_line_and_its_prediction():
 
 def test_the_ladder_names_every_way_its_time_and_its_gain():
     """Longest bar first as given; the floor is a line, and says what it is."""
-    times = {"fit": Measurement("fit", CPU, 1.0, (0.8,) * 7), "fast": Measurement("fast", CPU, 1.0, (0.02,) * 7)}
+    times = {way: Measurement(way, CPU, 1.0, (t,) * 7) for way, t in {"fit": 0.8, "fast": 0.02, "slow": 2.4}.items()}
 
     ax = plots.ladder(times, plots.new_axes(), floor=0.005, floor_is="every byte read once")
 
-    assert [bar.get_width() for bar in ax.patches] == [0.8, 0.02]
-    assert [text.get_text() for text in ax.texts] == [" 800 ms (1.0 times)", " 20 ms (40 times)"]
+    assert [bar.get_width() for bar in ax.patches] == [0.8, 0.02, 2.4]
+    assert [text.get_text() for text in ax.texts] == [
+        " 800 ms",
+        " 20 ms (40 times faster)",
+        " 2.4 s (3.0 times slower)",
+    ]
     assert ax.lines[0].get_xdata()[0] == 0.005 and ax.lines[0].get_label() == "floor: every byte read once"
     assert ax.get_xscale() == "log" and ax.get_xlim()[0] < 0.005
     assert "(s)" in ax.get_xlabel()
