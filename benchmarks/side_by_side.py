@@ -19,7 +19,10 @@ def ask(command: Sequence[str]) -> dict:
     answer = subprocess.run(command, capture_output=True, text=True)
     if answer.returncode:
         sys.exit(f"{' '.join(command)} ended with {answer.returncode}:\n{answer.stderr[-2000:]}")
-    return json.loads(answer.stdout.splitlines()[-1])
+    try:
+        return json.loads(answer.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        sys.exit(f"{' '.join(command)} gave no answer:\n{answer.stdout[-2000:]}")
 
 
 def in_turn(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[dict]]:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from helpers import devices
 from helpers.datasets import Dataset
+from helpers.errors import ParameterError
 from helpers.progress import progress
-from helpers.training import Task, compiled
+from helpers.training import Task, check, compiled
 from helpers.ways import clocked, fit_epochs
 
 PARTS = (
@@ -62,7 +63,14 @@ def dissect(
     * arithmetic: all steps in one TensorFlow function over a batch that lies on the device, less the same over
       one example.
     """
-    device = devices.find(device)
+    device, batch_sizes = devices.find(device), list(batch_sizes)
+    for name, value in (("steps", steps), ("rounds", rounds)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ParameterError(
+                f"{name} = {value!r} is not possible.", "Accepted is a whole number of at least 1.", f"Correct {name}."
+            )
+    for size in batch_sizes:
+        check(task, size, device)
     tf = devices.load_tensorflow()
     with tf.device(str(device)):
         experiments = _experiments(task, batch_sizes, steps, device, seed)
@@ -105,10 +113,10 @@ def _experiments(task: Task, batch_sizes, steps: int, device, seed: int) -> dict
         ("metrics", 1): _metrics(steps),
     }
     for size in batch_sizes:
-        count = max(1, min(steps, len(task.data) // size))
-        rows = task.data.sample(min(count * size, len(task.data)), seed)
+        count = min(steps, len(task.data) // size)
+        rows = task.data.sample(count * size, seed)
         options = {"x": rows.x, "y": rows.y, "batch_size": size, "shuffle": True}
-        batch = rows.sample(min(size, len(rows)), seed)
+        batch = rows.sample(size, seed)
         experiments |= {
             ("nothing", size): _epoch(nothing, count, **options),
             ("network", size): _epoch(compiled(task, jit_compile=False), count, **options),

@@ -11,7 +11,7 @@ MATRIX = 2000  # rows and columns: large enough to keep every core busy
 
 def bytes_per_second(device, *, seconds: float = 3.0) -> float:
     """Return the memory bandwidth: two long vectors are added, so each is read, and one is written."""
-    tf = devices.load_tensorflow()
+    tf, device = devices.load_tensorflow(), devices.find(device)
     with tf.device(str(device)):
         total, vector = tf.Variable(tf.zeros(VECTOR)), tf.zeros(VECTOR)
     adding = timing.measure(lambda: total.assign_add(vector), device, label="adding", seconds=seconds)
@@ -20,7 +20,7 @@ def bytes_per_second(device, *, seconds: float = 3.0) -> float:
 
 def flop_per_second(device, *, seconds: float = 3.0) -> float:
     """Return the rate of a large product of two float32 matrices, in floating-point operations per second."""
-    tf = devices.load_tensorflow()
+    tf, device = devices.load_tensorflow(), devices.find(device)
     with tf.device(str(device)):
         a, b = (tf.random.stateless_normal((MATRIX, MATRIX), seed=(0, place)) for place in (1, 2))
     product = timing.measure(lambda: tf.matmul(a, b), device, label="product", seconds=seconds)

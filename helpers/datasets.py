@@ -1,10 +1,11 @@
 """The data that the networks learn from: two clouds of points, and pictures of roads."""
 
+import numbers
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from helpers import devices
-from helpers.errors import ParameterError
+from helpers.errors import ParameterError, TrainingError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,18 +35,49 @@ class Dataset:
         """What a record says of its data."""
         return {"name": self.name, "source": self.source, "stand_in": self.stand_in}
 
+    def check(self) -> None:
+        """Raise in words for values that no network can learn from."""
+        import numpy as np
+
+        for name, values in (("x", self.x), ("y", self.y)):
+            if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiu":
+                kind = getattr(values, "dtype", type(values).__name__)
+                raise TrainingError(
+                    f"{name} in {self.name} is no array of numbers, but {kind}.",
+                    "Accepted are NumPy arrays of numbers.",
+                    "Convert it: np.asarray(values, 'float32').",
+                )
+            if len(values) != len(self) or (name == "y" and values.shape != (len(self), 1)):
+                raise TrainingError(
+                    f"There are {len(self):,} examples in x, but y has the shape {self.y.shape}.",
+                    "Every example needs one label, in a row of its own: (n, 1).",
+                    "Use y.reshape(-1, 1) if the labels are there.",
+                )
+            with np.errstate(over="ignore"):
+                bad = int(np.count_nonzero(~np.isfinite(values.astype("float32"))))
+            if bad:
+                raise TrainingError(
+                    f"{bad:,} values of {name} in {self.name} are not finite in float32 (NaN or infinite).",
+                    "A network learns from finite numbers only; a single NaN spreads to every weight.",
+                    "Remove or replace these examples.",
+                )
+
     def sample(self, count: int, seed: int = 0) -> "Dataset":
         """Return `count` rows drawn at random, none twice: the first rows may all be of one class."""
         import numpy as np
 
-        if not 1 <= count <= len(self):
+        if not _is_whole(count) or not 1 <= count <= len(self):
             raise ParameterError(
-                f"{count:,} examples cannot be drawn from {len(self):,}.",
-                f"Accepted is a number from 1 to {len(self):,}.",
+                f"{count!r} examples cannot be drawn from {len(self):,}.",
+                f"Accepted is a whole number from 1 to {len(self):,}.",
                 "Ask for fewer, or make a larger data set.",
             )
         rows = np.random.default_rng(seed).choice(len(self), count, replace=False)
         return replace(self, x=self.x[rows], y=self.y[rows])
+
+
+def _is_whole(number) -> bool:
+    return isinstance(number, numbers.Integral) and not isinstance(number, bool)
 
 
 def two_clouds(points: int = PUBLISHED_POINTS, dtype: str = "float32") -> Dataset:
@@ -56,11 +88,15 @@ def two_clouds(points: int = PUBLISHED_POINTS, dtype: str = "float32") -> Datase
     """
     import numpy as np
 
-    if isinstance(points, bool) or not isinstance(points, int) or points < 2 or points % 2:
+    if not _is_whole(points) or points < 2 or points % 2:
         raise ParameterError(
             f"Two clouds of equal size cannot have {points!r} points together.",
             "Accepted is an even whole number of at least 2.",
             f"The question has {PUBLISHED_POINTS:,}.",
+        )
+    if dtype not in ("float32", "float64"):
+        raise ParameterError(
+            f"dtype = {dtype!r} is not possible.", "Accepted are 'float32' and 'float64'.", "Choose one of them."
         )
     devices.require_memory(devices.parse("CPU:0"), 12 * 8 * points)  # float64, and copies while it is put together
     draw = np.random.RandomState(0)
@@ -78,6 +114,12 @@ def road_images(count: int, seed: int = 0) -> Dataset:
     """
     import numpy as np
 
+    if not _is_whole(count) or count < 1:
+        raise ParameterError(
+            f"{count!r} pictures of roads cannot be made.",
+            "Accepted is a whole number of at least 1.",
+            "Correct the number of pictures.",
+        )
     height, width, colours = ROAD_PICTURE
     devices.require_memory(devices.parse("CPU:0"), 4 * 4 * count * height * width * colours)
     draw = np.random.default_rng(seed)

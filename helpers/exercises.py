@@ -128,13 +128,13 @@ def _own_device(answer) -> Reply | str:
 def _half_fixed(answer) -> Reply | str:
     line = answer.get("line") if isinstance(answer, Mapping) else None
     given = _number(answer.get("batch_size")) if isinstance(line, Line) else None
-    if given is None:
-        return "Give a dict with the keys line (a line such as lines[first]) and batch_size (a number)."
+    if given is None or given <= 0:
+        return "Give a dict with the keys line (a line such as lines[first]) and batch_size (a number above 0)."
     if line.per_item == 0:
-        return "This line has no cost per example, so no batch size is large enough. Measure larger batches."
+        return "This line shows no cost per example, so no batch size is large enough. Measure larger batches."
     if line.fixed == 0:
         return "The fixed cost of this line cannot be told from 0. Measure smaller batches."
-    share = line.fixed_share(given) if given > 0 else 1.0
+    share = line.fixed_share(given)
     if abs(share - 0.5) < 0.02:
         return Reply(True, "Right. With smaller batches you pay mostly for steps, with larger ones for examples.")
     return f"At that batch size, {share:.0%} of a step is fixed cost. When are both parts equal?"
@@ -151,7 +151,7 @@ def _bytes_to_read(answer) -> Reply | str:
         return "The labels must be read as well."
     if given["float32"] == 12_000_000:
         return "That is one epoch."
-    return "Each point has two coordinates and a label. A float32 takes 4 bytes, a float64 takes 8."
+    return "Answer in bytes. Each point has two coordinates and a label. A float32 takes 4 bytes, a float64 takes 8."
 
 
 def _small_batches(answer) -> Reply | str:
@@ -160,8 +160,11 @@ def _small_batches(answer) -> Reply | str:
     if answer.way != ways.epoch_xla_by_column.label:
         return f"That was trained with: {answer.way}. Take ways.epoch_xla_by_column."
     if answer.steps < 50:
-        return f"An epoch has only {answer.steps} steps. Take a tenth of the batch size: that gives ten times more."
-    first = format_digits(answer.final["accuracy"] * 100, 3)
+        return f"An epoch has only {answer.steps} steps. Take settings.batch_size // 10: that gives ten times more."
+    accuracy = _number(answer.final.get("accuracy"))
+    if accuracy is None:
+        return "This training has no accuracy. Take the task of the notebook."
+    first = format_digits(accuracy * 100, 3)
     return Reply(
         True,
         f"Right: {answer.steps} steps an epoch, {first} % accuracy. Compare the time of an epoch with the table: "
@@ -176,11 +179,11 @@ def _count_a_layer(answer) -> Reply | str:
     if parameters != 896:
         return "Parameters: every filter has 3 × 3 weights for each of three colours, and one bias."
     if operations == 1_802_240:
-        return Reply(
-            True, "Right: 32 × 32 × 32 results, each with 27 multiplications and 27 additions, the bias among them."
-        )
+        return Reply(True, "Right: 32 × 32 × 32 results, each with 27 weights that count twice, and a bias.")
     if operations == 1_769_472:
-        return "Operations: adding the bias is one more for each result."
+        return (
+            "Operations: 27 multiplications, 26 additions and a bias is exact. The profiler counts 2 for each weight."
+        )
     if operations == 917_504:
         return "Operations: each weight takes a multiplication and an addition: two."
     return "Operations: the result has 32 × 32 × 32 numbers. How many does it take to compute one of them?"
@@ -206,6 +209,8 @@ def _smaller_pictures(answer) -> Reply | str:
         return Reply(True, "Right: a bit more than four times fewer, because the window needs room at the edges.")
     if given == 11_009_712 / 4:
         return "That is exactly a quarter, but the window does not fit at the edges. Count it."
+    if given < 100:
+        return "That is the factor. Answer with the count of operations."
     return "The result has (33 - 5) // 2 + 1 = 15 rows. How many columns, and how many operations for each number?"
 
 

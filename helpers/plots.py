@@ -195,9 +195,10 @@ def ladder(times: Mapping[str, Measurement], ax, floor: float, floor_is: str = "
     texts = [f" {m.shown}{_gain(medians[0] / m.median)}" for m in times.values()]
     ax.bar_label(bars, labels=texts, fontsize=8)
     ax.axvline(floor, color="#888888", linestyle=(0, (4, 2)), label=f"floor: {floor_is}")
-    ax.set(xlabel="time per epoch (s)", xscale="log", xlim=(floor / 2, medians.max() * 30))
+    lowest = min(floor, medians.min())
+    ax.set(xlabel="time per epoch (s)", xscale="log", xlim=(lowest / 2, medians.max() * 30))
     ax.invert_yaxis()
-    ax.grid(visible=False, axis="y")
+    ax.grid(visible=False)
     ax.legend(loc="lower right", bbox_to_anchor=(1, 1), fontsize=8)
     return ax
 

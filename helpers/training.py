@@ -4,6 +4,7 @@ The ways themselves are in `ways`. Times are in seconds per epoch.
 """
 
 import math
+import numbers
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -34,7 +35,7 @@ class Training:
     epochs: Measurement  # seconds per epoch, the first apart; the device is where the weights and the loss lie
     steps: int  # per epoch
     batch_size: int
-    history: dict[str, list[float]]  # as the way reports it: a mean over the epoch, or the epoch's last batch
+    history: dict[str, list[float]]  # a mean over the epoch, or what the last batch gives after its step: see `ways`
     final: dict[str, float]  # loss and metrics over all data, after the last epoch
     flags: dict  # for a record: `jit_compile`, `dtype`, `shuffles`
 
@@ -64,7 +65,8 @@ class Run:
     history: dict[str, list[float]] = field(default_factory=dict)
 
     def __post_init__(self):
-        _check(self.task, self.batch_size, self.device)
+        check(self.task, self.batch_size, self.device)
+        self.batch_size = int(self.batch_size)
         with self._scope():
             self.model = compiled(self.task, self.way.jit_compile, self.seed)
             self._train_epoch = self.way.prepare(self.model, self.task, self.batch_size, self.seed)
@@ -76,18 +78,28 @@ class Run:
         """Train for one epoch, or raise `TrainingError` when the loss is no number any more."""
         with self._scope():
             seconds, logs = self._train_epoch()
+        self._require_numbers(float(logs["loss"]), f"in epoch {len(self.seconds) + 1}")
         self.seconds.append(seconds)
         for name, value in logs.items():
             self.history.setdefault(name, []).append(float(value))
-        if not math.isfinite(float(logs["loss"])):
+
+    def _require_numbers(self, loss: float, when: str) -> None:
+        if not math.isfinite(loss):
+            self.seconds.clear()
             raise TrainingError(
-                f"{self.way.label}: the loss became {float(logs['loss'])} in epoch {len(self.seconds)}.",
+                f"{self.way.label}: the loss became {loss} {when}.",
                 "Only a training whose loss stays a number counts; its times are not kept.",
                 "Take a smaller learning rate, or look for unusual values in the data.",
             )
 
     def training(self) -> Training:
         """Return what came of at least two epochs."""
+        if len(self.seconds) < 2:
+            raise TrainingError(
+                f"{self.way.label} was trained for {len(self.seconds)} epochs.",
+                "At least 2 are needed: the first is kept apart.",
+                "Call epoch() again.",
+            )
         with self._scope():
             devices.verify(list(self.model.trainable_variables), self.device)
             final = _evaluate(self.model, self.task)
@@ -97,7 +109,9 @@ class Run:
         flags = {"jit_compile": self.way.jit_compile, "dtype": dtype, "shuffles": self.way.shuffles}
         epochs = Measurement(self.way.label, used, first, tuple(others))
         final = {name: float(value) for name, value in final.items()}
-        return Training(self.way.label, epochs, self.steps, self.batch_size, self.history, final, flags)
+        self._require_numbers(final["loss"], "over all data")
+        history = {name: list(values) for name, values in self.history.items()}
+        return Training(self.way.label, epochs, self.steps, self.batch_size, history, final, flags)
 
     @property
     def steps(self) -> int:
@@ -127,7 +141,7 @@ class Way:
 
 def in_turn(runs: Mapping[str, Run], *, epochs: int) -> dict[str, Training]:
     """Train several runs in turn, an epoch of each, so that a busy moment hits all of them alike."""
-    if isinstance(epochs, bool) or not isinstance(epochs, int) or epochs < 2:
+    if isinstance(epochs, bool) or not isinstance(epochs, numbers.Integral) or epochs < 2:
         raise ParameterError(
             f"epochs = {epochs!r} is not possible.",
             "Accepted is a whole number of at least 2: the first epoch is kept apart.",
@@ -140,8 +154,11 @@ def in_turn(runs: Mapping[str, Run], *, epochs: int) -> dict[str, Training]:
 
 
 def check_batch_size(batch_size: int, count: int) -> None:
-    """Raise `ParameterError` for a batch size that `count` examples do not allow."""
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or not 1 <= batch_size <= count:
+    """Raise for a batch size that `count` examples do not allow, and when there are none."""
+    if not count:
+        raise TrainingError("There is no example to train with.", "At least one is needed.", "Ask for more examples.")
+    is_whole = isinstance(batch_size, numbers.Integral) and not isinstance(batch_size, bool)
+    if count and not (is_whole and 1 <= batch_size <= count):
         raise ParameterError(
             f"batch_size = {batch_size!r} is not possible.",
             f"Accepted is a whole number from 1 to {count:,}, the number of examples.",
@@ -163,26 +180,18 @@ def batch_sizes_to_compare(sizes: Iterable[int], count: int) -> list[int]:
     return different
 
 
-def _check(task: Task, batch_size: int, device: Device) -> None:
+def check(task: Task, batch_size: int, device: Device) -> None:
     """Raise in words for what would train wrongly, or not at all."""
-    import numpy as np
-
     count = len(task.data)
     check_batch_size(batch_size, count)
-    for name, values in (("x", task.data.x), ("y", task.data.y)):
-        if len(values) != count:
-            raise TrainingError(
-                f"There are {count:,} examples in x but {len(values):,} in y.",
-                "Every example needs one row in each.",
-                "Look at the shapes: a label per row, (n, 1).",
-            )
-        bad = int(np.count_nonzero(~np.isfinite(values)))
-        if bad:
-            raise TrainingError(
-                f"{bad:,} values of {name} in {task.data.name} are not finite (NaN or infinite).",
-                "A network learns from finite numbers only; a single NaN spreads to every weight.",
-                "Remove or replace these examples.",
-            )
+    rate = task.learning_rate
+    if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 < rate < math.inf:
+        raise ParameterError(
+            f"learning_rate = {rate!r} is not possible.",
+            "Accepted is a number above 0.",
+            "0.001 is a usual one for Adam.",
+        )
+    task.data.check()
     devices.require_memory(device, 3 * (task.data.x.nbytes + task.data.y.nbytes))  # here, there, and a shuffled copy
 
 
@@ -195,10 +204,24 @@ def compiled(task: Task, jit_compile: bool, seed: int = 0):
 
     keras.utils.set_random_seed(seed)
     model = task.model()
-    optimizer = keras.optimizers.Adam(task.learning_rate)
-    model.compile(optimizer, task.loss, metrics=list(task.metrics), jit_compile=jit_compile)
-    optimizer.build(model.trainable_variables)
-    _evaluate(model, task, rows=1)
+    if model.input_shape[1:] != task.data.x.shape[1:]:
+        raise TrainingError(
+            f"{model.name} takes inputs of shape {model.input_shape[1:]}, but those of {task.data.name} have "
+            f"{task.data.x.shape[1:]}.",
+            "Both must be the same.",
+            "Take other data, or another network.",
+        )
+    optimizer = keras.optimizers.Adam(float(task.learning_rate))
+    try:
+        model.compile(optimizer, task.loss, metrics=list(task.metrics), jit_compile=jit_compile)
+        optimizer.build(model.trainable_variables)
+        _evaluate(model, task, rows=1)
+    except (ValueError, TypeError) as error:  # Keras' own words for a loss or a metric
+        raise TrainingError(
+            f"{model.name} cannot be trained: {error}",
+            "Accepted are losses and metrics that Keras knows by name.",
+            "Correct the task.",
+        ) from error
     return model
 
 

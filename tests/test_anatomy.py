@@ -3,6 +3,7 @@
 import pytest
 
 from helpers import anatomy, datasets, models
+from helpers.errors import ParameterError
 from helpers.training import Task
 
 MEDIANS = {
@@ -46,6 +47,15 @@ def test_no_part_is_negative():
     found = anatomy._parts({**MEDIANS, ("loop", 64): 4.9}, 64, rounds=1)
 
     assert found.parts["arithmetic"] == 0.0
+
+
+@pytest.mark.parametrize("wrong", [{"steps": 0}, {"rounds": 0}, {"batch_sizes": [0]}, {"batch_sizes": [101]}])
+def test_wrong_numbers_are_refused_before_anything_is_measured(wrong):
+    """A batch larger than the data would be measured under the wrong name."""
+    task = Task(datasets.two_clouds(100), models.two_clouds, "binary_crossentropy", 0.1)
+
+    with pytest.raises(ParameterError, match="is not possible"):
+        anatomy.dissect(task, **{"batch_sizes": [10], "steps": 2, **wrong})
 
 
 def test_a_real_step_is_taken_apart():

@@ -49,6 +49,8 @@ def test_a_contestant_that_fails_ends_the_benchmark_with_its_words(side_by_side)
     """A table with a hole would be read as a result."""
     with pytest.raises(SystemExit, match="no such thing"):
         side_by_side.ask([sys.executable, "-c", "raise SystemExit('no such thing')"])
+    with pytest.raises(SystemExit, match="gave no answer"):
+        side_by_side.ask([sys.executable, "-c", "pass"])
 
 
 def test_the_report_is_the_one_of_the_design(side_by_side, tmp_path, capsys):

@@ -59,8 +59,23 @@ def test_a_sample_keeps_points_and_labels_together():
     assert 50 < part.y.sum() < 150
     assert np.array_equal(part.x, cloud.sample(200, seed=1).x)
     assert not np.array_equal(part.x, cloud.sample(200, seed=2).x)
-    with pytest.raises(ParameterError, match=r"1,001 examples cannot be drawn from 1,000\."):
+    with pytest.raises(ParameterError, match=r"1001 examples cannot be drawn from 1,000\."):
         cloud.sample(1001)
+
+
+@pytest.mark.parametrize("count", [0, -1, "3", 2.5, True, None])
+def test_numbers_that_are_no_counts_are_refused(count):
+    """Before NumPy says something about shapes."""
+    with pytest.raises(ParameterError, match="cannot be made"):
+        datasets.road_images(count)
+    with pytest.raises(ParameterError, match="cannot be drawn"):
+        datasets.two_clouds(10).sample(count)
+
+
+def test_clouds_of_whole_numbers_are_refused():
+    """They would lose their fractions without a word."""
+    with pytest.raises(ParameterError, match="'float32' and 'float64'"):
+        datasets.two_clouds(10, "int8")
 
 
 def test_road_images_show_where_the_road_goes():

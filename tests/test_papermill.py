@@ -12,7 +12,11 @@ from helpers import notebooks, parameters, results
 
 PATHS = notebooks.find()
 every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-SMALL = {"matmul_sweep": {"sizes": "[64, 500000, 32]"}}  # half a million does not fit into any memory
+SMALL = {
+    "matmul_sweep": {"sizes": "[64, 500000, 32]"},  # half a million does not fit into any memory
+    "slow_small_model": {"rungs": "1"},
+    "bigger_model": {"rungs": "[1]"},
+}
 
 
 TWO_DEVICES = """

@@ -102,14 +102,88 @@ def test_values_that_are_not_finite_are_counted_before_training(bad):
     x = CLOUD.x.copy()
     x[7, 1] = x[9, 0] = bad
 
-    with pytest.raises(TrainingError, match="2 values of x in two_clouds are not finite"):
+    with pytest.raises(TrainingError, match="2 values of x in two_clouds are not finite in float32"):
         ways.fit.start(replace(TASK, data=replace(CLOUD, x=x)), batch_size=2000)
 
 
 def test_labels_that_do_not_match_are_refused():
     """The faults that Keras calls ambiguous cardinality."""
-    with pytest.raises(TrainingError, match="20,000 examples in x but 1 in y"):
-        ways.fit.start(replace(TASK, data=replace(CLOUD, y=CLOUD.y.T)), batch_size=2000)
+    for y in (CLOUD.y.T, CLOUD.y[:, 0]):
+        with pytest.raises(TrainingError, match="20,000 examples in x, but y has the shape"):
+            ways.fit.start(replace(TASK, data=replace(CLOUD, y=y)), batch_size=2000)
+
+
+@pytest.mark.parametrize("x", [[[1.0, 2.0]] * 20_000, CLOUD.x.astype(object), CLOUD.x.astype(str)])
+def test_data_that_are_no_numbers_are_refused(x):
+    """Lists, objects and text."""
+    with pytest.raises(TrainingError, match="no array of numbers"):
+        ways.fit.start(replace(TASK, data=replace(CLOUD, x=x)), batch_size=2000)
+
+
+def test_float64_beyond_float32_is_not_finite():
+    """The network computes in float32."""
+    with pytest.raises(TrainingError, match="40,000 values of x in two_clouds are not finite in float32"):
+        ways.fit.start(replace(TASK, data=replace(CLOUD, x=CLOUD.x.astype("float64") * 1e300)), batch_size=2000)
+
+
+@pytest.mark.parametrize("rate", [0, -1.0, math.nan, math.inf, "0.1", True, None])
+def test_an_impossible_learning_rate_is_refused(rate):
+    """Before it turns every weight into nonsense."""
+    with pytest.raises(ParameterError, match="learning_rate"):
+        ways.fit.start(replace(TASK, learning_rate=rate), batch_size=2000)
+
+
+@pytest.mark.parametrize("wrong", [{"loss": "nonsense"}, {"metrics": ("nonsense",)}])
+def test_a_task_that_keras_cannot_train_is_said_in_words(wrong):
+    """Keras' own words, with what to do."""
+    with pytest.raises(TrainingError, match=r"cannot be trained: .*Correct the task"):
+        ways.fit.start(replace(TASK, **wrong), batch_size=2)
+
+
+def test_data_of_another_shape_are_refused():
+    """With both shapes, and without a page of numbers."""
+    with pytest.raises(TrainingError, match=r"inputs of shape \(2,\), but those of road_images have \(66, 200, 3\)"):
+        ways.fit.start(replace(TASK, data=datasets.road_images(4)), batch_size=2)
+
+
+def test_weights_that_are_no_numbers_are_found_in_the_end():
+    """The loss by column is bounded, so it stays a number when the weights do not."""
+    with pytest.raises(TrainingError, match="the loss became nan"):
+        ways.epoch_xla_by_column(replace(TASK, learning_rate=1e38), batch_size=2000, epochs=3)
+
+
+def test_a_training_stays_as_it_was_returned():
+    """More epochs make another one."""
+    run = ways.epoch_function.start(TASK, batch_size=5000)
+    with pytest.raises(TrainingError, match="trained for 0 epochs"):
+        run.training()
+    for _ in range(2):
+        run.epoch()
+
+    early = run.training()
+    run.epoch()
+
+    assert len(early.history["loss"]) == 2 and len(run.training().history["loss"]) == 3
+
+
+def test_no_example_is_no_training():
+    """Not a division by nothing."""
+    empty = replace(CLOUD, x=CLOUD.x[:0], y=CLOUD.y[:0])
+    with pytest.raises(TrainingError, match="no example"):
+        ways.fit.start(replace(TASK, data=empty), batch_size=1)
+
+
+def test_all_ways_do_the_same_mathematics():
+    """With a single batch, nothing is left to chance: the weights agree after three epochs."""
+    found = []
+    for way in ways.WAYS.values():
+        run = way.start(TASK, batch_size=20_000, seed=3)
+        for _ in range(3):
+            run.epoch()
+        found.append(np.concatenate([np.ravel(variable) for variable in run.model.get_weights()]))
+
+    for weights in found[1:]:
+        np.testing.assert_allclose(weights, found[0], rtol=1e-4, atol=1e-5)
 
 
 def weights_of(model):
