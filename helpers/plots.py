@@ -122,7 +122,7 @@ def parts_of_a_time(parts: Mapping[int, Mapping[str, float]], ax, whole: Mapping
     """Draw, for each size, which share of the time each part takes: {size: {part: seconds}}.
 
     The whole is the sum of the parts, unless it was measured on its own: {size: seconds}. Then a line marks
-    where the bars should end.
+    where the bars should end, and what they leave over is shown as unexplained.
     """
     sizes = list(parts)
     total = whole or {size: sum(parts[size].values()) for size in sizes}
@@ -134,11 +134,15 @@ def parts_of_a_time(parts: Mapping[int, Mapping[str, float]], ax, whole: Mapping
         ax.bar_label(bars, labels=texts, label_type="center", color="white")
         left += share
     if whole:
+        rest = np.maximum(0, 100 - left)
+        look = {"facecolor": "white", "edgecolor": "#888888", "hatch": "///", "linewidth": 0}
+        ax.barh([f"{size:,}" for size in sizes], rest, left=left, label="unexplained", height=0.6, **look)
         ax.axvline(100, color="black", linewidth=1.5)
     ax.set(xlabel="share of the published clock (%)", ylabel="matrix size n", xlim=(0, max(100, left.max()) * 1.01))
     ax.invert_yaxis()
     ax.grid(visible=False)
-    ax.legend(ncols=min(3, len(parts[sizes[0]])), loc="lower center", bbox_to_anchor=(0.5, 1))
+    columns = 4 if whole else len(parts[sizes[0]])
+    ax.legend(ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1), fontsize=8 if whole else None)
     return ax
 
 

@@ -91,6 +91,8 @@ def test_parts_that_were_measured_apart_end_where_they_end():
 
     ends = {round(bar.get_x() + bar.get_width()) for bar in ax.patches}
     assert {80, 120} <= ends
+    unexplained = [bar.get_width() for bar in ax.containers[-1]]
+    assert unexplained == [20, 0] and ax.containers[-1].get_label() == "unexplained"
     assert ax.get_xlim()[1] > 120
     assert [line.get_xdata()[0] for line in ax.lines] == [100]
 
