@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from helpers import devices
-from helpers.datasets import Dataset
+from helpers.datasets import Dataset, is_whole
 from helpers.errors import ParameterError
 from helpers.progress import progress
 from helpers.training import Task, check, compiled
@@ -65,7 +65,7 @@ def dissect(
     """
     device, batch_sizes = devices.find(device), list(batch_sizes)
     for name, value in (("steps", steps), ("rounds", rounds)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        if not is_whole(value) or value < 1:
             raise ParameterError(
                 f"{name} = {value!r} is not possible.", "Accepted is a whole number of at least 1.", f"Correct {name}."
             )

@@ -66,7 +66,7 @@ class Dataset:
         """Return `count` rows drawn at random, none twice: the first rows may all be of one class."""
         import numpy as np
 
-        if not _is_whole(count) or not 1 <= count <= len(self):
+        if not is_whole(count) or not 1 <= count <= len(self):
             raise ParameterError(
                 f"{count!r} examples cannot be drawn from {len(self):,}.",
                 f"Accepted is a whole number from 1 to {len(self):,}.",
@@ -76,7 +76,8 @@ class Dataset:
         return replace(self, x=self.x[rows], y=self.y[rows])
 
 
-def _is_whole(number) -> bool:
+def is_whole(number) -> bool:
+    """Return whether `number` is a whole number, Python's or NumPy's; True and False are none."""
     return isinstance(number, numbers.Integral) and not isinstance(number, bool)
 
 
@@ -88,7 +89,7 @@ def two_clouds(points: int = PUBLISHED_POINTS, dtype: str = "float32") -> Datase
     """
     import numpy as np
 
-    if not _is_whole(points) or points < 2 or points % 2:
+    if not is_whole(points) or points < 2 or points % 2:
         raise ParameterError(
             f"Two clouds of equal size cannot have {points!r} points together.",
             "Accepted is an even whole number of at least 2.",
@@ -114,7 +115,7 @@ def road_images(count: int, seed: int = 0) -> Dataset:
     """
     import numpy as np
 
-    if not _is_whole(count) or count < 1:
+    if not is_whole(count) or count < 1:
         raise ParameterError(
             f"{count!r} pictures of roads cannot be made.",
             "Accepted is a whole number of at least 1.",

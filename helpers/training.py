@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from helpers import devices
-from helpers.datasets import Dataset
+from helpers.datasets import Dataset, is_whole
 from helpers.devices import Device
 from helpers.errors import ParameterError, TrainingError
 from helpers.timing import Measurement
@@ -38,10 +38,6 @@ class Training:
     history: dict[str, list[float]]  # a mean over the epoch, or what the last batch gives after its step: see `ways`
     final: dict[str, float]  # loss and metrics over all data, after the last epoch
     flags: dict  # for a record: `jit_compile`, `dtype`, `shuffles`
-
-    @property
-    def seconds_per_step(self) -> float:
-        return self.epochs.median / self.steps
 
     @property
     def step(self) -> Measurement:
@@ -141,7 +137,7 @@ class Way:
 
 def in_turn(runs: Mapping[str, Run], *, epochs: int) -> dict[str, Training]:
     """Train several runs in turn, an epoch of each, so that a busy moment hits all of them alike."""
-    if isinstance(epochs, bool) or not isinstance(epochs, numbers.Integral) or epochs < 2:
+    if not is_whole(epochs) or epochs < 2:
         raise ParameterError(
             f"epochs = {epochs!r} is not possible.",
             "Accepted is a whole number of at least 2: the first epoch is kept apart.",
@@ -157,8 +153,7 @@ def check_batch_size(batch_size: int, count: int) -> None:
     """Raise for a batch size that `count` examples do not allow, and when there are none."""
     if not count:
         raise TrainingError("There is no example to train with.", "At least one is needed.", "Ask for more examples.")
-    is_whole = isinstance(batch_size, numbers.Integral) and not isinstance(batch_size, bool)
-    if count and not (is_whole and 1 <= batch_size <= count):
+    if not is_whole(batch_size) or not 1 <= batch_size <= count:
         raise ParameterError(
             f"batch_size = {batch_size!r} is not possible.",
             f"Accepted is a whole number from 1 to {count:,}, the number of examples.",
