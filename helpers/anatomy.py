@@ -12,8 +12,9 @@ from helpers import devices
 from helpers.datasets import Dataset, is_whole
 from helpers.errors import ParameterError
 from helpers.progress import progress
+from helpers.timing import clocked
 from helpers.training import Task, check, compiled
-from helpers.ways import clocked, fit_epochs
+from helpers.ways import fit_epochs
 
 PARTS = (
     "Python and Keras",

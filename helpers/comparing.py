@@ -33,7 +33,7 @@ class Comparison:
     @property
     def interval(self) -> tuple[float, float]:
         """The ratios that the spread of both leaves possible."""
-        (base_low, base_high), (low, high) = _median_interval(self.base.values), _median_interval(self.other.values)
+        (base_low, base_high), (low, high) = median_interval(self.base.values), median_interval(self.other.values)
         return base_low / high, base_high / low
 
     @property
@@ -56,7 +56,7 @@ class Comparison:
         printer.text(str(self))
 
 
-def _median_interval(values: Sequence[float]) -> tuple[float, float]:
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return two of the sorted values that hold the true median with 84 %, by the binomial distribution."""
     ordered, n = sorted(values), len(values)
     tails = [sum(math.comb(n, i) for i in range(cut + 1)) / 2**n for cut in range((n + 1) // 2)]

@@ -1,11 +1,14 @@
-"""The data that the networks learn from: two clouds of points, and pictures of roads."""
+"""The data that the networks learn from: two clouds of points, pictures of roads, MNIST and CIFAR-10."""
 
 import numbers
+import os
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helpers import devices
-from helpers.errors import ParameterError, TrainingError
+from helpers import devices, download, image_files, published, stand_ins
+from helpers.errors import DataError, ParameterError, TrainingError
+from helpers.parameters import PROJECT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,9 +26,10 @@ class Dataset:
 
     name: str
     x: "np.ndarray"  # (n, …)
-    y: "np.ndarray"  # (n, 1)
+    y: "np.ndarray"  # (n, 1); with `classes` (n,), the place of each example's class among them
     source: str
     stand_in: bool = False
+    classes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.x)
@@ -47,12 +51,8 @@ class Dataset:
                     "Accepted are NumPy arrays of numbers.",
                     "Convert it: np.asarray(values, 'float32').",
                 )
-            if len(values) != len(self) or (name == "y" and values.shape != (len(self), 1)):
-                raise TrainingError(
-                    f"There are {len(self):,} examples in x, but y has the shape {self.y.shape}.",
-                    "Every example needs one label, in a row of its own: (n, 1).",
-                    "Use y.reshape(-1, 1) if the labels are there.",
-                )
+            if name == "y":
+                self._check_labels()
             with np.errstate(over="ignore"):
                 bad = int(np.count_nonzero(~np.isfinite(values.astype("float32"))))
             if bad:
@@ -61,6 +61,21 @@ class Dataset:
                     "A network learns from finite numbers only; a single NaN spreads to every weight.",
                     "Remove or replace these examples.",
                 )
+
+    def _check_labels(self) -> None:
+        shape, shown = ((len(self),), "(n,)") if self.classes else ((len(self), 1), "(n, 1)")
+        if self.y.shape != shape:
+            raise TrainingError(
+                f"There are {len(self):,} examples in x, but y has the shape {self.y.shape}.",
+                f"Every example needs one label: {shown}.",
+                f"Use y.reshape({'-1' if self.classes else '-1, 1'}) if the labels are there.",
+            )
+        if self.classes and len(self) and not 0 <= self.y.min() <= self.y.max() < len(self.classes):
+            raise TrainingError(
+                f"The labels of {self.name} go from {self.y.min()} to {self.y.max()}.",
+                f"There are {len(self.classes)} classes, so 0 to {len(self.classes) - 1} are accepted.",
+                "Correct the labels.",
+            )
 
     def sample(self, count: int, seed: int = 0) -> "Dataset":
         """Return `count` rows drawn at random, none twice: the first rows may all be of one class."""
@@ -133,3 +148,121 @@ def road_images(count: int, seed: int = 0) -> Dataset:
     x = np.where(is_road[..., None], road, field)
     light = draw.uniform(0.6, 1.4, (count, 1, 1, 1)).astype("float32")
     return Dataset("road_images", x * light, steering, f"generated, NumPy seed {seed}")
+
+
+@dataclass(frozen=True)
+class Splits:
+    """MNIST or CIFAR-10, cut as the chapter cuts it. Print it to see where it comes from."""
+
+    train: Dataset
+    validation: Dataset  # looked at after every epoch, never trained with
+    test: Dataset  # looked at once, in the end
+    problems: tuple[str, ...]  # what was found and could not be used, and why nothing was downloaded
+
+    @property
+    def about(self) -> dict:
+        """What a record says of its data."""
+        return self.train.about
+
+    @property
+    def mark(self) -> str:
+        """A word for tables and pictures: empty for the real thing."""
+        return "stand-in" if self.train.stand_in else ""
+
+    def __str__(self) -> str:
+        sizes = ", ".join(
+            f"{len(part):,} {what}"
+            for part, what in ((self.train, "to train"), (self.validation, "to validate"), (self.test, "to test"))
+        )
+        lines = [f"{self.train.name}: {sizes}; {self.train.source}"]
+        if self.train.stand_in:
+            lines += [
+                f"This is a STAND-IN for {self.train.name}: made-up pictures of the same shape and number of classes.",
+                "Times are valid. Accuracies say nothing about the real pictures. `course data` says how to get them.",
+            ]
+        return "\n".join([*lines, *self.problems])
+
+
+def load(name: str, limit: int | None = None, dtype: str = "float32") -> Splits:
+    """Return MNIST ("mnist") or CIFAR-10 ("cifar10") from this machine, else from its publisher, else a stand-in.
+
+    Pictures are float32 in 0…1 (or uint8 in 0…255, as stored), shaped (n, height, width, colours); labels are
+    int32, shaped (n,). `limit` keeps the first examples of each part. Looked at in turn: $COURSE_DATA, data/ of
+    this project, Keras' cache, then the publisher's server unless $COURSE_OFFLINE=1. A file that cannot be
+    used is named in `problems` and left alone.
+    """
+    import numpy as np
+
+    images = _known(name)
+    if limit is not None and (not is_whole(limit) or limit < 1):
+        raise ParameterError(
+            f"limit = {limit!r} is not possible.",
+            "Accepted is a whole number of at least 1, or None for all examples.",
+            "Correct limit and run again.",
+        )
+    if dtype not in ("float32", "uint8"):
+        raise ParameterError(
+            f"dtype = {dtype!r} is not possible.", "Accepted are 'float32' and 'uint8'.", "Choose one of them."
+        )
+    rows = {
+        "train": [images.train[:limit], images.validation[:limit]],
+        "test": [range(images.examples("test"))[:limit]],
+    }
+    count = sum(len(part) for parts in rows.values() for part in parts)
+    each = int(np.prod(images.shape)) * np.dtype(dtype).itemsize
+    devices.require_memory(devices.parse("CPU:0"), count * each + int(np.prod(images.shape)) * images.examples("train"))
+    problems = []
+    for where, source in _sources(images, problems):
+        try:
+            parts = [pair for part in rows for pair in image_files.read(source, part, rows[part], images, dtype)]
+        except DataError as problem:
+            problems.append(f"{problem.args[0]} ({where}) {problem.args[2]}")
+        else:
+            return _splits(images, parts, f"{source.name} in {where}", False, problems)
+    parts = stand_ins.make(images, [len(part) for parts in rows.values() for part in parts], dtype)
+    return _splits(images, parts, "made by the course", True, problems)
+
+
+def _splits(images: published.Images, parts, source: str, stand_in: bool, problems: list[str]) -> Splits:
+    sets = [Dataset(images.name, x, y, source, stand_in, images.classes) for x, y in parts]
+    return Splits(*sets, tuple(problems))
+
+
+def _known(name: str) -> published.Images:
+    if name not in published.KNOWN:
+        raise ParameterError(
+            f"There is no data set {name!r} to load.",
+            f"Accepted are {', '.join(map(repr, published.KNOWN))}.",
+            "Two clouds and roads are made: datasets.two_clouds(), datasets.road_images(count).",
+        )
+    return published.KNOWN[name]
+
+
+def places() -> dict[str, Path]:
+    """Return the folders in which pictures are looked for, in order, by what to call them in a record."""
+    keras_home = os.environ.get("KERAS_HOME") or "~/.keras"
+    found = {"data/": PROJECT / "data", "Keras' cache": Path(keras_home).expanduser() / "datasets"}
+    given = os.environ.get("COURSE_DATA")
+    return {"$COURSE_DATA": Path(given).expanduser(), **found} if given else found
+
+
+def is_offline() -> bool:
+    return os.environ.get("COURSE_OFFLINE", "") not in ("", "0")
+
+
+def _sources(images: published.Images, problems: list[str]):
+    """Yield (where, source) for everything that may hold these images; why nothing was fetched goes to `problems`."""
+    for where, folder in places().items():
+        for source in image_files.sources(images, folder):
+            yield where, source
+    if is_offline():
+        problems.append(f"{images.file} was not fetched, because $COURSE_OFFLINE is set.")
+        return
+    folder = places()["data/"]
+    try:
+        download.fetch(images.url, folder, images.sha256)
+    except DataError as problem:
+        problems.append(str(problem))
+        return
+    for source in image_files.sources(images, folder):
+        yield "data/", source

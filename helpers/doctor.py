@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from helpers import devices, machine, probe, results
+from helpers import conditions, devices, machine, probe
 
 NAMED = ("tensorflow", "tensorflow-cpu", "keras", "numpy", "papermill", "nvidia-cudnn-cu12")
 CUDA_LIBRARIES = ("cublas", "cuda_runtime", "cudnn", "cufft", "curand", "cusolver", "cusparse", "nvjitlink")
@@ -232,7 +232,7 @@ def examine(run_probe: Callable[[], Mapping] = probe.run_apart) -> Report:
 
 def stack(report: Report) -> list[tuple[str, str, str]]:
     """Return the layers of this machine from top to bottom: name, what it is here, worst state found."""
-    versions = results.versions()
+    versions = conditions.versions()
     existing = devices.available()
     has_gpu = any(device.kind == "GPU" for device in existing)
     libraries = f"CUDA {versions['cuda']}, cuDNN {versions['cudnn']}" if has_gpu else "oneDNN and Eigen, for the CPU"

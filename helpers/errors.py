@@ -34,5 +34,9 @@ class RecordError(CourseError):
     """A result record that cannot be written."""
 
 
+class DataError(CourseError):
+    """A data file that is damaged, is something else, or cannot be fetched."""
+
+
 class TrainingError(CourseError):
     """Training that cannot start, or whose loss is no longer a number."""

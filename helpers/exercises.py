@@ -4,7 +4,7 @@ import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from helpers import counting, devices, machine, models, ways
+from helpers import counting, devices, machine, models, published, ways
 from helpers.comparing import Comparison, Line
 from helpers.errors import DeviceError
 from helpers.timing import Measurement, format_digits
@@ -214,6 +214,49 @@ def _smaller_pictures(answer) -> Reply | str:
     return "The result has (33 - 5) // 2 + 1 = 15 rows. How many columns, and how many operations for each number?"
 
 
+def _smaller_dense_layer(answer) -> Reply | str:
+    given = _number(answer)
+    if given is None:
+        return "Give a number."
+    if given == (4 * 4 * 64 + 1) * 1024:
+        return Reply(True, "Right: a quarter of what it has now. Most of the network's parameters would be gone.")
+    if given == 4 * 4 * 64 * 1024:
+        return "Every output has a bias, too."
+    return "Every one of the 1024 outputs has a weight for each number that comes in. How many come in?"
+
+
+def _hardest_class(answer) -> Reply | str:
+    import numpy as np
+
+    if not isinstance(answer, Mapping) or set(answer) != {"matrix", "class"}:
+        return "Give a dict with the keys matrix and class."
+    matrix, name = answer["matrix"], answer["class"]
+    classes = published.CIFAR10.classes
+    if not isinstance(matrix, np.ndarray) or matrix.shape != (10, 10):
+        return "Take matrix as the notebook made it: ten rows of ten counts."
+    if name not in classes:
+        return f"The class is one of {', '.join(classes)}."
+    recognised = matrix.diagonal() / np.maximum(1, matrix.sum(axis=1))
+    if recognised[classes.index(name)] == recognised.min():
+        return Reply(True, f"Right: of each hundred, {recognised.min() * 100:.0f} are recognised.")
+    if matrix.diagonal()[classes.index(name)] == matrix.diagonal().max():
+        return "That is the one with the most. Which has the fewest?"
+    return "Divide what lies on the diagonal by the sum of its row, and take the smallest."
+
+
+def _random_numbers(answer) -> Reply | str:
+    given, each = _number(answer), 32 * 32 * 32 + 16 * 16 * 64 + 8 * 8 * 64 + 1024
+    if given is None:
+        return "Give a number."
+    if given == 128 * each:
+        return Reply(True, "Right: millions of random numbers in every step, and all are used once.")
+    if given == each:
+        return "That is for one picture. A batch has 128."
+    return (
+        "Add up the sizes of the four layers called dropout. Mind that each comes before a pooling layer or after one."
+    )
+
+
 _CHECKS: dict[str, Callable] = {
     "00-1": _device_names,
     "00-2": _usable_cores,
@@ -227,4 +270,7 @@ _CHECKS: dict[str, Callable] = {
     "03-1": _count_a_layer,
     "03-2": _largest_batch,
     "03-3": _smaller_pictures,
+    "06-1": _smaller_dense_layer,
+    "06-2": _hardest_class,
+    "06-3": _random_numbers,
 }

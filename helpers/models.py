@@ -59,3 +59,87 @@ def two_clouds_loss_by_column(model, x, y):
 
     kernel, bias = model.trainable_variables
     return cross_entropy(tf.linalg.matvec(x, kernel.value[:, 0], transpose_a=True) + bias.value)
+
+
+def mnist_mlp(initial=None):
+    """Return the chapter's network for MNIST: 1000 ReLU units between the pixels and ten outputs.
+
+    It puts out logits. The chapter draws all weights and biases from a normal distribution with deviation 1;
+    `initial` is another way to begin, by Keras' name of it ("glorot_uniform" is Keras' own), with biases of 0.
+    """
+    import keras
+    from keras import layers
+
+    drawn = keras.initializers.RandomNormal(stddev=1.0)
+    begin = {"kernel_initializer": initial or drawn, "bias_initializer": "zeros" if initial else drawn}
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            layers.Flatten(),
+            layers.Dense(1000, activation="relu", **begin),
+            layers.Dense(10, **begin),
+        ],
+        name="mnist_mlp",
+    )
+
+
+def mnist_cnn(softmax: bool = True):
+    """Return the chapter's convolutional network for MNIST, with its initialisation.
+
+    With `softmax` it puts out probabilities, as the chapter's does; without, logits: the mended version.
+    """
+    import keras
+    from keras import layers
+
+    begin = {
+        "kernel_initializer": keras.initializers.TruncatedNormal(stddev=0.1),
+        "bias_initializer": keras.initializers.Constant(0.1),
+    }
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            layers.Conv2D(16, 5, padding="same", activation="relu", **begin),
+            layers.MaxPooling2D(2),
+            layers.Conv2D(36, 5, padding="same", activation="relu", **begin),
+            layers.MaxPooling2D(2),
+            layers.Flatten(),
+            layers.Dense(128, activation="relu", **begin),
+            layers.Dropout(0.2),
+            layers.Dense(10, activation="softmax" if softmax else None, **begin),
+        ],
+        name="mnist_cnn",
+    )
+
+
+def cifar_cnn(dropout: bool = True):
+    """Return the chapter's network for CIFAR-10, which puts out probabilities; its dropout can be left out."""
+    import keras
+    from keras import layers
+
+    def drop():
+        return [layers.Dropout(0.25)] if dropout else []
+
+    return keras.Sequential(
+        [
+            keras.Input((32, 32, 3)),
+            layers.Conv2D(32, 3, padding="same", activation="relu"),
+            *drop(),
+            layers.MaxPooling2D(2),
+            layers.Conv2D(64, 3, padding="same", activation="relu"),
+            *drop(),
+            layers.MaxPooling2D(2),
+            layers.Flatten(),
+            *drop(),
+            layers.Dense(1024, activation="relu"),
+            *drop(),
+            layers.Dense(10, activation="softmax"),
+        ],
+        name="cifar_cnn",
+    )
+
+
+def cross_entropy(labels, logits):
+    """Return the softmax cross-entropy of each example: `labels` are class numbers (n,), `logits` (n, classes)."""
+    import tensorflow as tf
+
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.cast(labels, "int32"), logits=logits)

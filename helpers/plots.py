@@ -178,14 +178,22 @@ def step_against_batch(measured: Mapping, lines: Mapping, ax, predicted: Mapping
 def shares_by_layer(counts: Sequence, ax):
     """Draw two bars per layer: its share of all parameters, and of all operations; layers without any are left out."""
     shown = [count for count in counts if count.parameters or count.flop]
-    for offset, name, attribute, face in (
-        (-0.2, "parameters", "parameters", "#999999"),
-        (0.2, "operations", "flop", "#0072B2"),
-    ):
-        values = np.array([getattr(count, attribute) for count in shown], float)
-        places = np.arange(len(shown)) + offset
-        ax.barh(places, values / values.sum() * 100, height=0.38, color=face, label=name)
-    ax.set(xlabel="share of the network (%)", yticks=range(len(shown)), yticklabels=[c.name for c in shown])
+    bars = {"parameters": [c.parameters for c in shown], "operations": [c.flop for c in shown]}
+    return _paired_bars([count.name for count in shown], bars, ax, "share of the network (%)")
+
+
+def operations_and_time(counts: Sequence, times: Mapping[str, Measurement], ax):
+    """Draw two bars per layer: its share of all operations, and of the time of all layers and the optimizer."""
+    flop = {count.name: count.flop for count in counts}
+    bars = {"operations": [flop.get(name, 0) for name in times], "time": [m.median for m in times.values()]}
+    return _paired_bars(list(times), bars, ax, "share of all layers and the optimizer (%)")
+
+
+def _paired_bars(names: Sequence[str], bars: Mapping[str, Sequence[float]], ax, xlabel: str):
+    for (label, numbers), offset, face in zip(bars.items(), (-0.2, 0.2), ("#999999", "#0072B2"), strict=True):
+        values = np.array(numbers, float)
+        ax.barh(np.arange(len(names)) + offset, values / values.sum() * 100, height=0.38, color=face, label=label)
+    ax.set(xlabel=xlabel, yticks=range(len(names)), yticklabels=names)
     ax.invert_yaxis()
     ax.grid(visible=False, axis="y")
     ax.legend()

@@ -7,8 +7,6 @@ where in the file system. Its form is `record.schema.json`. Records of other mac
 import json
 import math
 import os
-import platform
-import re
 import statistics
 import uuid
 from collections.abc import Iterator
@@ -18,15 +16,16 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
-from helpers import devices, machine
+from helpers import conditions, devices, machine
 from helpers.devices import Device
 from helpers.errors import RecordError
 from helpers.timing import Measurement, quartiles
 
 # What the table of `read` has for every measurement, beside what was varied.
 COLUMNS = (
-    "experiment", "utc", "device", "device_name", "kind", "cpu", "tensorflow", "preset", "stand_in", "file",
-    "label", "unit", "median", "low", "high", "n", "first",
+    "experiment", "utc", "device", "device_name", "kind", "cpu", "cores", "tensorflow", "environment", "preset",
+    "stand_in", "dtype", "tf32", "final_accuracy", "folder", "file",
+    "label", "unit", "median", "low", "high", "n", "first", "values",
 )  # fmt: skip
 LARGEST_FILE = 20_000_000  # bytes; a record of ours has a few thousand
 
@@ -49,11 +48,11 @@ class Record:
                 "A record holds the measurements of one device.",
                 "Start a record for each device.",
             )
-        taken = sorted(set(varied) & {*COLUMNS, "values"})
+        taken = sorted(set(varied) & set(COLUMNS))
         if taken:
             raise RecordError(
                 f"{', '.join(taken)} means something else in a record.",
-                f"Every name is accepted except {', '.join(COLUMNS)} and values.",
+                f"Every name is accepted except {', '.join(COLUMNS)}.",
                 "Take another name for what you varied.",
             )
         row = {"label": label, "unit": "s", "values": list(measurement.values), "first": measurement.first, **varied}
@@ -62,6 +61,10 @@ class Record:
     def note(self, words: str) -> None:
         """Add a remark: a size that was skipped, for example."""
         self._replace(notes=[*self.content["notes"], words])
+
+    def finish(self, test_accuracy: float, test_loss: float) -> None:
+        """Add how well the network did on the test data, after the last epoch."""
+        self._replace(final={"test_accuracy": test_accuracy, "test_loss": test_loss})
 
     def _replace(self, **parts) -> None:
         """Take over new parts, if they can be stored; write beside the record's place, then move in one step."""
@@ -124,8 +127,8 @@ def start(
         "utc": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "device": {"asked": str(device), "used": None, "name": devices.hardware_name(device), "kind": device.kind},
         "machine": machine.describe(),
-        "versions": versions(),
-        "flags": {**runtime_flags(), **flags},
+        "versions": conditions.versions(),
+        "flags": {**conditions.runtime_flags(), **flags},
         "parameters": given,
         "data": data,
         "measurements": [],
@@ -137,45 +140,17 @@ def start(
     return Record(content, Path(settings.results_dir) / name)
 
 
-def versions() -> dict[str, str | None]:
-    """Return the versions that decide a timing; None for what is not installed or not built in."""
-    tf = devices.load_tensorflow()
-    build = tf.sysconfig.get_build_info()
-    installed = machine.installed_version
-    return {
-        "python": platform.python_version(),
-        "tensorflow": tf.__version__,
-        "keras": installed("keras"),
-        "numpy": installed("numpy"),
-        "cuda": build.get("cuda_version"),
-        "cudnn": installed("nvidia-cudnn-cu12") or build.get("cudnn_version"),
-        "course": installed("cpu-or-gpu"),
-    }
-
-
-def runtime_flags() -> dict:
-    """Return the switches of TensorFlow that change a timing, as they stand now."""
-    tf = devices.load_tensorflow()
-    return {
-        "tf32": tf.config.experimental.tensor_float_32_execution_enabled(),
-        "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "default"),
-        "xla_flags": re.findall(r"--(\w+)", os.environ.get("XLA_FLAGS", "")),  # names alone: values may be paths
-        # 0 lets TensorFlow take one thread per core
-        "intra_op_threads": tf.config.threading.get_intra_op_parallelism_threads(),
-        "inter_op_threads": tf.config.threading.get_inter_op_parallelism_threads(),
-    }
-
-
 def read(*folders: str | Path):
     """Return (table, problems): a pandas row per measurement of every record in the folders.
 
-    A file that cannot be used is named in `problems` and left alone. The columns are `COLUMNS` (`low` and
-    `high` are quartiles) and what was varied (`size`, `batch_size`, …).
+    A file that cannot be used is named in `problems` and left alone. The columns are `COLUMNS` and what was
+    varied (`size`, `batch_size`, …). `low` and `high` are quartiles; `environment` is "GPU" where TensorFlow
+    was built for CUDA, else "CPU"; `folder` counts the folders from 0.
     """
     import pandas as pd
 
     rows, problems = [], []
-    for folder in map(Path, folders):
+    for place, folder in enumerate(map(Path, folders)):
         try:
             paths = sorted(path for path in folder.iterdir() if path.suffix == ".json")
         except OSError as error:
@@ -186,7 +161,7 @@ def read(*folders: str | Path):
             if problem:
                 problems.append(f"{path.name}: {problem}")
             else:
-                rows.extend(_rows(record, path.name))
+                rows.extend(_rows(record, place, path.name))
     return (pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(COLUMNS))), problems
 
 
@@ -225,24 +200,45 @@ def _validator():
     return fastjsonschema.compile(schema)
 
 
-def _rows(record: dict, file: str) -> Iterator[dict]:
+def _rows(record: dict, folder: int, file: str) -> Iterator[dict]:
+    flags = record["flags"]
     shared = {
         "experiment": record["experiment"],
         "utc": record["utc"],
         "device": record["device"]["used"],
-        "device_name": record["device"]["name"],
+        "device_name": _printable(record["device"]["name"]),
         "kind": record["device"]["kind"],
-        "cpu": record["machine"]["cpu"],
+        "cpu": _printable(record["machine"]["cpu"]),
+        "cores": record["machine"]["usable_cpus"],
         "tensorflow": record["versions"].get("tensorflow"),
+        "environment": "GPU" if record["versions"].get("cuda") else "CPU",
         "preset": record["parameters"].get("preset"),
         "stand_in": bool(record["data"] and record["data"]["stand_in"]),
+        "dtype": str(flags.get("dtype")),
+        "tf32": flags.get("tf32"),
+        "final_accuracy": record.get("final", {}).get("test_accuracy"),
+        "folder": folder,
         "file": file,
     }
     for row in record["measurements"]:
         varied = {name: value for name, value in row.items() if name not in ("label", "unit", "values", "first")}
         low, high = quartiles(row["values"])
         numbers = {"median": statistics.median(row["values"]), "low": low, "high": high, "n": len(row["values"])}
-        yield {**varied, **shared, "label": row["label"], "unit": row["unit"], **numbers, "first": row["first"]}
+        varied.setdefault("jit_compile", flags.get("jit_compile"))
+        yield {
+            **varied,
+            **shared,
+            "values": tuple(row["values"]),
+            "label": row["label"],
+            "unit": row["unit"],
+            **numbers,
+            "first": row["first"],
+        }
+
+
+def _printable(text: str) -> str:
+    """Return text of another machine without what would steer a terminal or break a table."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
 def _plain(value):

@@ -132,6 +132,16 @@ def format_digits(number: float, digits: int = 2) -> str:
     return f"{round(number, decimals):,.{max(0, decimals)}f}"
 
 
+def clocked(call: Callable) -> tuple[float, object]:
+    """Return the seconds of a call, waiting for the device at both ends, and its result."""
+    wait = devices.load_tensorflow().test.experimental.sync_devices
+    wait()
+    start = time.perf_counter()
+    result = call()
+    wait()
+    return time.perf_counter() - start, result
+
+
 class _Subject:
     """One callable under the clock."""
 

@@ -5,14 +5,15 @@ The ways themselves are in `ways`. Times are in seconds per epoch.
 
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from helpers import devices
+from helpers import devices, evaluation
 from helpers.datasets import Dataset, is_whole
 from helpers.devices import Device
 from helpers.errors import ParameterError, TrainingError
-from helpers.timing import Measurement
+from helpers.timing import Measurement, clocked
 
 
 @dataclass(frozen=True)
@@ -21,10 +22,12 @@ class Task:
 
     data: Dataset
     model: Callable  # returns a fresh Keras model
-    loss: str  # Keras' name of it
+    loss: str | Callable  # Keras' name of it, or (labels, outputs) -> a loss for each example; see models
     learning_rate: float
     metrics: tuple[str, ...] = ()
     loss_by_column: Callable | None = None  # (model, x, y) -> loss, for a batch stored by column; see models
+    validation: Dataset | None = None  # looked at after every epoch, outside of its clock
+    test: Dataset | None = None  # looked at in the end; None takes all of `data`
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,12 @@ class Training:
     epochs: Measurement  # seconds per epoch, the first apart; the device is where the weights and the loss lie
     steps: int  # per epoch
     batch_size: int
+    examples: int
     history: dict[str, list[float]]  # a mean over the epoch, or what the last batch gives after its step: see `ways`
-    final: dict[str, float]  # loss and metrics over all data, after the last epoch
+    final: dict[str, float]  # loss and metrics over the test data, after the last epoch
     flags: dict  # for a record: `jit_compile`, `dtype`, `shuffles`
+    validation: Measurement | None = None  # seconds of each look at the validation data
+    looks: int = 0  # examples at each of them
 
     @property
     def step(self) -> Measurement:
@@ -52,30 +58,30 @@ class Training:
 class Run:
     """A training under way: `epoch` adds one epoch, `training` returns what came of all so far."""
 
-    way: "Way"
+    label: str
     task: Task
-    batch_size: int
     device: Device
-    seed: int
+    batch_size: int
+    steps: int  # per epoch: a last batch that is not full counts only where the way trains it
+    flags: dict
+    model: object  # what learns: a Keras model, or what `by_hand` was given
+    variables: Sequence
+    train_epoch: Callable  # () -> (seconds, {"loss": …})
+    evaluate: Callable  # (Dataset) -> {"loss": …}
     seconds: list[float] = field(default_factory=list)
+    validation_seconds: list[float] = field(default_factory=list)
     history: dict[str, list[float]] = field(default_factory=dict)
-
-    def __post_init__(self):
-        check(self.task, self.batch_size, self.device)
-        self.batch_size = int(self.batch_size)
-        with self._scope():
-            self.model = compiled(self.task, self.way.jit_compile, self.seed)
-            self._train_epoch = self.way.prepare(self.model, self.task, self.batch_size, self.seed)
-
-    def _scope(self):
-        return devices.load_tensorflow().device(str(self.device))
 
     def epoch(self) -> None:
         """Train for one epoch, or raise `TrainingError` when the loss is no number any more."""
-        with self._scope():
-            seconds, logs = self._train_epoch()
-        self._require_numbers(float(logs["loss"]), f"in epoch {len(self.seconds) + 1}")
-        self.seconds.append(seconds)
+        with _on(self.device):
+            seconds, logs = self.train_epoch()
+            self._require_numbers(float(logs["loss"]), f"in epoch {len(self.seconds) + 1}")
+            self.seconds.append(seconds)
+            if self.task.validation:
+                seconds, found = clocked(lambda: self.evaluate(self.task.validation))
+                self.validation_seconds.append(seconds)
+                logs = {**logs, **{f"val_{name}": value for name, value in found.items()}}
         for name, value in logs.items():
             self.history.setdefault(name, []).append(float(value))
 
@@ -83,7 +89,7 @@ class Run:
         if not math.isfinite(loss):
             self.seconds.clear()
             raise TrainingError(
-                f"{self.way.label}: the loss became {loss} {when}.",
+                f"{self.label}: the loss became {loss} {when}.",
                 "Only a training whose loss stays a number counts; its times are not kept.",
                 "Take a smaller learning rate, or look for unusual values in the data.",
             )
@@ -92,27 +98,40 @@ class Run:
         """Return what came of at least two epochs."""
         if len(self.seconds) < 2:
             raise TrainingError(
-                f"{self.way.label} was trained for {len(self.seconds)} epochs.",
+                f"{self.label} was trained for {len(self.seconds)} epochs.",
                 "At least 2 are needed: the first is kept apart.",
                 "Call epoch() again.",
             )
-        with self._scope():
-            devices.verify(list(self.model.trainable_variables), self.device)
-            final = _evaluate(self.model, self.task)
+        with _on(self.device):
+            devices.verify(list(self.variables), self.device)
+            final = self.evaluate(self.task.test or self.task.data)
             used = devices.verify(final, self.device)
-        first, *others = self.seconds
-        dtype = str(self.model.trainable_variables[0].dtype)
-        flags = {"jit_compile": self.way.jit_compile, "dtype": dtype, "shuffles": self.way.shuffles}
-        epochs = Measurement(self.way.label, used, first, tuple(others))
         final = {name: float(value) for name, value in final.items()}
-        self._require_numbers(final["loss"], "over all data")
+        self._require_numbers(final["loss"], "in the end")
         history = {name: list(values) for name, values in self.history.items()}
-        return Training(self.way.label, epochs, self.steps, self.batch_size, history, final, flags)
+        looks = _measurement("validation", used, self.validation_seconds) if self.validation_seconds else None
+        epochs = _measurement(self.label, used, self.seconds)
+        return Training(
+            self.label,
+            epochs,
+            self.steps,
+            self.batch_size,
+            len(self.task.data),
+            history,
+            final,
+            self.flags,
+            looks,
+            len(self.task.validation or ()),
+        )
 
-    @property
-    def steps(self) -> int:
-        """Steps per epoch: a last batch that is not full counts only where the way trains it."""
-        return self.way.rounding(len(self.task.data) / self.batch_size)
+
+def _measurement(label: str, used: Device | None, seconds: Sequence[float]) -> Measurement:
+    first, *others = seconds
+    return Measurement(label, used, first, tuple(others))
+
+
+def _on(device: Device):
+    return devices.load_tensorflow().device(str(device))
 
 
 @dataclass(frozen=True)
@@ -127,12 +146,53 @@ class Way:
 
     def start(self, task: Task, *, batch_size: int, device="CPU:0", seed: int = 0) -> Run:
         """Return a training that has not begun, for `in_turn`."""
-        return Run(self, task, batch_size, devices.find(device), seed)
+        device = devices.find(device)
+        check(task, batch_size, device)
+        with _on(device):
+            model = compiled(task, self.jit_compile, seed)
+            train_epoch = self.prepare(model, task, int(batch_size), seed)
+        dtype = str(model.trainable_variables[0].dtype)
+        return Run(
+            label=self.label,
+            task=task,
+            device=device,
+            batch_size=int(batch_size),
+            steps=self.rounding(len(task.data) / batch_size),
+            flags={"jit_compile": self.jit_compile, "dtype": dtype, "shuffles": self.shuffles},
+            model=model,
+            variables=model.trainable_variables,
+            train_epoch=train_epoch,
+            evaluate=partial(evaluation.of_keras, model),
+        )
 
     def __call__(self, task: Task, *, batch_size: int, epochs: int, device="CPU:0", seed: int = 0) -> Training:
         """Train for at least 2 epochs: the first is kept apart."""
         run = self.start(task, batch_size=batch_size, device=device, seed=seed)
         return in_turn({self.label: run}, epochs=epochs)[self.label]
+
+
+def by_hand(label: str, make: Callable, task: Task, *, batch_size: int, device="CPU:0", seed: int = 0) -> Run:
+    """Return a training that has not begun, of a network that was written without Keras' models.
+
+    `make(task, batch_size, seed)` returns it, with `variables`, `logits(x)`, and `train_epoch()`, which trains
+    on all rows once, in a new order, and returns {"loss": …}. It must not use XLA.
+    """
+    device = devices.find(device)
+    check(task, batch_size, device)
+    with _on(device):
+        network = make(task, int(batch_size), seed)
+    return Run(
+        label=label,
+        task=task,
+        device=device,
+        batch_size=int(batch_size),
+        steps=math.ceil(len(task.data) / batch_size),
+        flags={"jit_compile": False, "dtype": network.variables[0].dtype.name, "shuffles": "rows"},
+        model=network,
+        variables=network.variables,
+        train_epoch=lambda: clocked(network.train_epoch),
+        evaluate=partial(evaluation.of_logits, network.logits, task.loss),
+    )
 
 
 def in_turn(runs: Mapping[str, Run], *, epochs: int) -> dict[str, Training]:
@@ -186,7 +246,9 @@ def check(task: Task, batch_size: int, device: Device) -> None:
             "Accepted is a number above 0.",
             "0.001 is a usual one for Adam.",
         )
-    task.data.check()
+    for part in (task.data, task.validation, task.test):
+        if part is not None:
+            part.check()
     devices.require_memory(device, 3 * (task.data.x.nbytes + task.data.y.nbytes))  # here, there, and a shuffled copy
 
 
@@ -210,7 +272,7 @@ def compiled(task: Task, jit_compile: bool, seed: int = 0):
     try:
         model.compile(optimizer, task.loss, metrics=list(task.metrics), jit_compile=jit_compile)
         optimizer.build(model.trainable_variables)
-        _evaluate(model, task, rows=1)
+        evaluation.of_keras(model, task.data, rows=1)
     except (ValueError, TypeError) as error:  # Keras' own words for a loss or a metric
         raise TrainingError(
             f"{model.name} cannot be trained: {error}",
@@ -218,18 +280,3 @@ def compiled(task: Task, jit_compile: bool, seed: int = 0):
             "Correct the task.",
         ) from error
     return model
-
-
-def _evaluate(model, task: Task, rows: int | None = None) -> dict:
-    """Return loss and metrics over all data (or its first rows), as tensors.
-
-    Keras' own `evaluate` would trace another function, which takes longer than this does.
-    """
-    x, y = task.data.x[:rows], task.data.y[:rows]
-    size = max(1, 20_000_000 // x[0].size)  # keeps a batch below 80 MB
-    model.reset_metrics()
-    for start in range(0, len(x), size):
-        batch = slice(start, start + size)
-        final = model.test_step((x[batch].astype("float32"), y[batch].astype("float32")))
-    model.reset_metrics()
-    return final

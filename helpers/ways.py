@@ -12,19 +12,10 @@ from collections.abc import Callable, Iterable
 from helpers import devices
 from helpers.datasets import Dataset
 from helpers.errors import ParameterError
+from helpers.timing import clocked
 from helpers.training import Task, Way
 
 MOST_STEPS = 100  # per execution: more gain nothing, and keep Python from showing or stopping anything
-
-
-def clocked(call: Callable) -> tuple[float, object]:
-    """Return the seconds of a call, waiting for the device at both ends, and its result."""
-    wait = devices.load_tensorflow().test.experimental.sync_devices
-    wait()
-    start = time.perf_counter()
-    result = call()
-    wait()
-    return time.perf_counter() - start, result
 
 
 def fit_epochs(model, **options) -> Callable:

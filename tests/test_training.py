@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers import datasets, models, training, ways
+from helpers import datasets, models, timing, training, ways
 from helpers.devices import Device
 from helpers.errors import NotEnoughMemoryError, ParameterError, TrainingError
 from helpers.training import Task, Training
@@ -269,10 +269,10 @@ def test_rows_that_fill_no_batch_are_trained_by_fit_only():
 def test_the_clock_waits_for_the_device(tf, asynchronous):
     """A queued product is inside the clock; afterwards nothing is left to wait for."""
     a = tf.random.stateless_normal((1500, 1500), seed=(0, 1))
-    ways.clocked(lambda: tf.matmul(a, a))
+    timing.clocked(lambda: tf.matmul(a, a))
 
-    seconds, _ = ways.clocked(lambda: tf.matmul(a, a))
-    rest, _ = ways.clocked(lambda: None)
+    seconds, _ = timing.clocked(lambda: tf.matmul(a, a))
+    rest, _ = timing.clocked(lambda: None)
 
     assert rest < seconds / 10
 

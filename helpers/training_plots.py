@@ -1,0 +1,62 @@
+"""Pictures of trainings and of what was learnt; the rules are those of `plots`.
+
+`mark` is a word that a picture must carry: "stand-in" where the pictures learnt from are made up.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+
+
+def learning_curves(histories: Mapping[str, Mapping], ax, metric: str = "accuracy", mark: str = ""):
+    """Draw a metric after each epoch, one colour per training: on validation pictures with dots, else thin.
+
+    `histories` holds what a training's `history` holds: `accuracy` and `val_accuracy`, a value per epoch.
+    """
+    for (label, history), ink in zip(histories.items(), INKS, strict=False):
+        scale = 100 if metric == "accuracy" else 1
+        for name, look in ((metric, {"linewidth": 1}), (f"val_{metric}", {"marker": "o", "markersize": 4})):
+            if name in history:
+                values = np.array(history[name]) * scale
+                on = "validation" if name.startswith("val_") else "training"
+                ax.plot(np.arange(1, len(values) + 1), values, color=ink, label=f"{label}, {on}", **look)
+    ax.set(xlabel="epoch", ylabel="accuracy (%)" if metric == "accuracy" else metric)
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.legend(fontsize=8)
+    return _marked(ax, mark)
+
+
+def confusion_matrix(matrix: np.ndarray, classes: Sequence[str], ax, mark: str = ""):
+    """Draw how often each true class (row) was taken for each class (column), in percent of the row."""
+    share = matrix / np.maximum(1, matrix.sum(axis=1, keepdims=True)) * 100
+    ax.imshow(share, cmap="Blues", vmin=0, vmax=100)
+    for row, column in np.ndindex(*share.shape):
+        if share[row, column] >= 0.5:
+            ink = "white" if share[row, column] > 50 else "black"
+            ax.text(column, row, f"{share[row, column]:.0f}", ha="center", va="center", color=ink, fontsize=8)
+    places = range(len(classes))
+    ax.set(xlabel="taken for", ylabel="really", xticks=places, yticks=places, yticklabels=classes)
+    ax.set_xticklabels(classes, rotation=45, ha="right")
+    ax.grid(visible=False)
+    return _marked(ax, mark)
+
+
+def examples(x: np.ndarray, titles: Sequence[str], axes: Sequence, mark: str = "") -> Sequence:
+    """Draw pictures (n, height, width, colours) side by side, each under its title."""
+    for ax, picture, title in zip(axes, x, titles, strict=False):
+        ax.imshow(picture.squeeze(), cmap="gray" if picture.shape[-1] == 1 else None)
+        ax.set_title(title, fontsize=8)
+    for ax in axes:
+        ax.axis("off")
+    _marked(axes[0], mark)
+    return axes
+
+
+def _marked(ax, mark: str):
+    if mark:
+        ax.text(
+            0.5, 0.5, mark, transform=ax.transAxes, ha="center", va="center", color="#D55E00", alpha=0.5, fontsize=24
+        )
+    return ax
