@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from helpers import devices
-from helpers.datasets import Dataset, is_whole
 from helpers.errors import ParameterError
+from helpers.examples import Dataset, is_whole
 from helpers.progress import progress
 from helpers.timing import clocked
 from helpers.training import Task, check, compiled

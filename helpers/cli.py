@@ -47,6 +47,16 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--resume", action="store_true", help="skip what has passed with the same code and values")
     run.set_defaults(call=_run)
 
+    compare = commands.add_parser("compare", help="make the chapter's table from the records of any machines")
+    compare.add_argument(
+        "folders", nargs="*", type=Path, metavar="DIR", help="folders with records (default: results/)"
+    )
+    compare.add_argument("--html", type=Path, metavar="FILE", help="write the table and its picture as a page, too")
+    compare.set_defaults(call=_compare)
+
+    data = commands.add_parser("data", help="say which pictures are here, and how to get the rest")
+    data.set_defaults(call=_data)
+
     refresh = commands.add_parser("refresh", help="for authors: store the outputs of a full run in notebooks/")
     refresh.add_argument("notebooks", nargs="*", metavar="NOTEBOOK", help="01 or matmul_sweep; none means all")
     refresh.set_defaults(call=_refresh)
@@ -73,6 +83,26 @@ def _run(options) -> int:
         )
     out = options.out or runner.RUNS / "latest"
     return runner.run(options.notebooks, preset, given, out, options.resume)
+
+
+def _compare(options) -> int:
+    from helpers import compare, parameters
+
+    found = compare.chapter(*(options.folders or [parameters.PROJECT / "results"]))
+    print(found)
+    if options.html and found.rows:
+        from helpers import report
+
+        print(f"Look at {report.write_comparison(found, options.html)}")
+    return int(not found.rows)
+
+
+def _data(_options) -> int:
+    from helpers import datasets
+
+    found = datasets.inventory()
+    print("\n".join(found.values()))
+    return int(any(datasets.MISSING in words for words in found.values()))
 
 
 def _refresh(options) -> int:

@@ -1,99 +1,20 @@
 """The data that the networks learn from: two clouds of points, pictures of roads, MNIST and CIFAR-10."""
 
-import numbers
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from helpers import devices, download, image_files, published, stand_ins
-from helpers.errors import DataError, ParameterError, TrainingError
+from helpers.errors import DataError, ParameterError
+from helpers.examples import Dataset, is_whole
 from helpers.parameters import PROJECT
-
-if TYPE_CHECKING:
-    import numpy as np
 
 # The question's clouds (https://stackoverflow.com, 2019, TensorFlow 1.14): centres, deviation, points of each.
 CENTRES = ((13, 12), (8, 6))
 DEVIATION = 2
 PUBLISHED_POINTS = 1_000_000
+MISSING = "not here"
 ROAD_PICTURE = (66, 200, 3)  # height, width, colours: the input of the question's bigger network
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Examples `x` and what is to be learnt from them, `y`: one row each, in the same order."""
-
-    name: str
-    x: "np.ndarray"  # (n, …)
-    y: "np.ndarray"  # (n, 1); with `classes` (n,), the place of each example's class among them
-    source: str
-    stand_in: bool = False
-    classes: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    @property
-    def about(self) -> dict:
-        """What a record says of its data."""
-        return {"name": self.name, "source": self.source, "stand_in": self.stand_in}
-
-    def check(self) -> None:
-        """Raise in words for values that no network can learn from."""
-        import numpy as np
-
-        for name, values in (("x", self.x), ("y", self.y)):
-            if not isinstance(values, np.ndarray) or values.dtype.kind not in "fiu":
-                kind = getattr(values, "dtype", type(values).__name__)
-                raise TrainingError(
-                    f"{name} in {self.name} is no array of numbers, but {kind}.",
-                    "Accepted are NumPy arrays of numbers.",
-                    "Convert it: np.asarray(values, 'float32').",
-                )
-            if name == "y":
-                self._check_labels()
-            with np.errstate(over="ignore"):
-                bad = int(np.count_nonzero(~np.isfinite(values.astype("float32"))))
-            if bad:
-                raise TrainingError(
-                    f"{bad:,} values of {name} in {self.name} are not finite in float32 (NaN or infinite).",
-                    "A network learns from finite numbers only; a single NaN spreads to every weight.",
-                    "Remove or replace these examples.",
-                )
-
-    def _check_labels(self) -> None:
-        shape, shown = ((len(self),), "(n,)") if self.classes else ((len(self), 1), "(n, 1)")
-        if self.y.shape != shape:
-            raise TrainingError(
-                f"There are {len(self):,} examples in x, but y has the shape {self.y.shape}.",
-                f"Every example needs one label: {shown}.",
-                f"Use y.reshape({'-1' if self.classes else '-1, 1'}) if the labels are there.",
-            )
-        if self.classes and len(self) and not 0 <= self.y.min() <= self.y.max() < len(self.classes):
-            raise TrainingError(
-                f"The labels of {self.name} go from {self.y.min()} to {self.y.max()}.",
-                f"There are {len(self.classes)} classes, so 0 to {len(self.classes) - 1} are accepted.",
-                "Correct the labels.",
-            )
-
-    def sample(self, count: int, seed: int = 0) -> "Dataset":
-        """Return `count` rows drawn at random, none twice: the first rows may all be of one class."""
-        import numpy as np
-
-        if not is_whole(count) or not 1 <= count <= len(self):
-            raise ParameterError(
-                f"{count!r} examples cannot be drawn from {len(self):,}.",
-                f"Accepted is a whole number from 1 to {len(self):,}.",
-                "Ask for fewer, or make a larger data set.",
-            )
-        rows = np.random.default_rng(seed).choice(len(self), count, replace=False)
-        return replace(self, x=self.x[rows], y=self.y[rows])
-
-
-def is_whole(number) -> bool:
-    """Return whether `number` is a whole number, Python's or NumPy's; True and False are none."""
-    return isinstance(number, numbers.Integral) and not isinstance(number, bool)
 
 
 def two_clouds(points: int = PUBLISHED_POINTS, dtype: str = "float32") -> Dataset:
@@ -244,6 +165,36 @@ def places() -> dict[str, Path]:
     found = {"data/": PROJECT / "data", "Keras' cache": Path(keras_home).expanduser() / "datasets"}
     given = os.environ.get("COURSE_DATA")
     return {"$COURSE_DATA": Path(given).expanduser(), **found} if given else found
+
+
+def inventory() -> dict[str, str]:
+    """Return for each set of pictures in words what is here, from where, and how to get it without internet."""
+    found = {}
+    for images in published.KNOWN.values():
+        lines = []
+        for where, folder in places().items():
+            for source in image_files.sources(images, folder):
+                try:
+                    for part in ("train", "test"):
+                        image_files.read(source, part, [range(images.examples(part))], images, "uint8")
+                except DataError as problem:
+                    lines.append(f"  {where}: {problem}")
+                else:
+                    lines.append(f"  {source.name} in {where} ({folder}): whole and real")
+                    break
+            else:
+                continue
+            break
+        else:
+            lines += [
+                f"  {MISSING}; looked for in {', '.join(f'{where} ({folder})' for where, folder in places().items())}",
+                "  With internet, the notebooks fetch it. Without: on another computer, fetch",
+                f"    {images.url} (SHA-256 {images.sha256[:12]}…)",
+                f"  and put {images.file} into data/ of this project, or into a folder that $COURSE_DATA names.",
+                "  Many computers can share one such folder; it is only read.",
+            ]
+        found[images.name] = "\n".join([f"{images.name}: {images.title}", *lines])
+    return found
 
 
 def is_offline() -> bool:

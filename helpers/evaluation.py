@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from helpers.datasets import Dataset
+from helpers.examples import Dataset
 
 WIDEST = 32 * 32 * 64  # values of the widest layer of the course's networks, for one example
 
@@ -21,13 +21,13 @@ def of_keras(model, data: Dataset, rows: int | None = None) -> dict:
     return final
 
 
-def of_logits(logits: Callable, loss: Callable, data: Dataset) -> dict:
+def of_outputs(outputs: Callable, loss: Callable, data: Dataset) -> dict:
     """Return the mean loss and the accuracy over all data, as tensors."""
     import tensorflow as tf
 
     losses, hits = [], []
     for x, y in _batches(data, None, WIDEST):
-        out = logits(x)
+        out = outputs(x)
         losses.append(loss(y, out))
         hits.append(tf.cast(tf.argmax(out, 1, y.dtype) == y, "float32"))
     return {"accuracy": tf.reduce_mean(tf.concat(hits, 0)), "loss": tf.reduce_mean(tf.concat(losses, 0))}

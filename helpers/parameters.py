@@ -108,6 +108,8 @@ def check_value(experiment: str, name: str, value):
     if name in COMMON:
         return _COMMON_CHECKS[name](name, given if name == "results_dir" else value)
     row = own(experiment)[name]
+    if row["kind"] == "folders":
+        return _folders(name, value if isinstance(value, (list, tuple)) else given)
     if row["kind"] != "number" and isinstance(given, str) and "." in given:
         return _number(name, given, row["least"], whole=True)  # "1.000" may mean a thousand or one: refused
     if row["kind"] == "whole numbers":
@@ -183,6 +185,22 @@ def _results_dir(name: str, value) -> Path:
             "Give it in quotes: 'records'.",
         )
     return folder
+
+
+def _folders(name: str, value) -> list[Path]:
+    """Return folders that exist, from a list or from text with commas."""
+    items = value.split(",") if isinstance(value, str) else value
+    found = []
+    for item in items if isinstance(items, (list, tuple)) else [items]:
+        text = str(item).strip()
+        if not isinstance(item, (str, os.PathLike)) or not text or not Path(text).expanduser().is_dir():
+            raise ParameterError(
+                f"{name}: {item!r:.200} is not a folder that exists.",
+                "Accepted are one or more folders, 'results,/media/usb/results' or a list, or None for the usual ones.",
+                f"Correct {name}; a path is meant from the notebook's own folder unless it begins with /.",
+            )
+        found.append(Path(text).expanduser().absolute())
+    return found
 
 
 def _devices(_name: str, value) -> list[devices.Device]:

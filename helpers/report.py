@@ -36,6 +36,36 @@ def write_index(run: dict, out: Path) -> Path:
     return target
 
 
+def write_comparison(found, target: Path) -> Path:
+    """Write the chapter's table (a `compare.Chapter`) as one page with its picture; all text is escaped."""
+    import base64
+    import io
+
+    import matplotlib.pyplot as plt
+    from jinja2 import Environment
+
+    from helpers import plots, training_plots
+
+    plots.use_style()
+    axes = plots.new_axes(2, height=1.5 + 0.5 * len(found.rows))
+    training_plots.fifteen_epochs(found.rows, axes)
+    picture = io.BytesIO()
+    axes[0].figure.savefig(picture, format="png", bbox_inches="tight")
+    plt.close(axes[0].figure)
+    page = Environment(autoescape=True).from_string(
+        Path(__file__).with_name("comparison.html.j2").read_text(encoding="utf-8")
+    )
+    text = page.render(
+        columns=list(found.table().columns),
+        rows=found.table().values.tolist(),
+        lines=found.reductions(),
+        problems=found.problems,
+        picture=base64.b64encode(picture.getvalue()).decode(),
+    )
+    target.write_text(text, encoding="utf-8")
+    return target
+
+
 def summary(rows: list[dict]) -> str:
     """Say in one sentence how the run ended."""
     states = [row["state"] for row in rows]

@@ -23,8 +23,8 @@ from helpers.timing import Measurement, quartiles
 
 # What the table of `read` has for every measurement, beside what was varied.
 COLUMNS = (
-    "experiment", "utc", "device", "device_name", "kind", "cpu", "cores", "tensorflow", "environment", "preset",
-    "stand_in", "dtype", "tf32", "final_accuracy", "folder", "file",
+    "experiment", "utc", "asked", "device", "device_name", "kind", "cpu", "cores", "tensorflow", "environment",
+    "preset", "stand_in", "dtype", "tf32", "final_accuracy", "folder", "file",
     "label", "unit", "median", "low", "high", "n", "first", "values",
 )  # fmt: skip
 LARGEST_FILE = 20_000_000  # bytes; a record of ours has a few thousand
@@ -205,6 +205,7 @@ def _rows(record: dict, folder: int, file: str) -> Iterator[dict]:
     shared = {
         "experiment": record["experiment"],
         "utc": record["utc"],
+        "asked": record["device"]["asked"],
         "device": record["device"]["used"],
         "device_name": _printable(record["device"]["name"]),
         "kind": record["device"]["kind"],

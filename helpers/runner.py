@@ -151,7 +151,8 @@ def _row(path: Path, preset: str, given: dict[str, str]) -> dict:
     for name in [name for name in given if name in names_of(path)]:
         value = parameters.check_value(notebooks.experiment(path), name, given[name])
         # The kernel runs in another folder than the one a relative path was meant from.
-        arguments[name] = str(value) if name == "results_dir" else given[name]
+        paths = {"results_dir": str, "folders": lambda found: [str(path) for path in found]}
+        arguments[name] = paths[name](value) if name in paths and value is not None else given[name]
     code = notebooks.code_hash(notebooks.read(path)) + _helpers_hash()
     row = {"name": path.stem, "state": "waiting", "when": "", "seconds": None, "error": "", "html": ""}
     return {**row, "code": code, "arguments": arguments}

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from helpers import devices, evaluation
-from helpers.datasets import Dataset, is_whole
 from helpers.devices import Device
 from helpers.errors import ParameterError, TrainingError
+from helpers.examples import Dataset, is_whole
 from helpers.timing import Measurement, clocked
 
 
@@ -174,7 +174,7 @@ class Way:
 def by_hand(label: str, make: Callable, task: Task, *, batch_size: int, device="CPU:0", seed: int = 0) -> Run:
     """Return a training that has not begun, of a network that was written without Keras' models.
 
-    `make(task, batch_size, seed)` returns it, with `variables`, `logits(x)`, and `train_epoch()`, which trains
+    `make(task, batch_size, seed)` returns it, with `variables`, `outputs(x)`, and `train_epoch()`, which trains
     on all rows once, in a new order, and returns {"loss": …}. It must not use XLA.
     """
     device = devices.find(device)
@@ -191,7 +191,7 @@ def by_hand(label: str, make: Callable, task: Task, *, batch_size: int, device="
         model=network,
         variables=network.variables,
         train_epoch=lambda: clocked(network.train_epoch),
-        evaluate=partial(evaluation.of_logits, network.logits, task.loss),
+        evaluate=partial(evaluation.of_outputs, network.outputs, task.loss),
     )
 
 

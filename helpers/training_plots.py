@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from helpers.plots import LINE, colour
+from helpers.timing import format_seconds
+
 INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 
 
@@ -60,3 +63,47 @@ def _marked(ax, mark: str):
             0.5, 0.5, mark, transform=ax.transAxes, ha="center", va="center", color="#D55E00", alpha=0.5, fontsize=24
         )
     return ax
+
+
+def parts_of_a_step(parts: Mapping[str, Mapping[str, float]], whole: Mapping[str, float], ax):
+    """Draw, for each way, the seconds of the parts of a step in a row; a black line marks the whole, measured alone."""
+    unit, scale = ("ms", 1e3) if max(whole.values()) >= 1e-3 else ("µs", 1e6)
+    ways = list(parts)
+    left = np.zeros(len(ways))
+    for part in parts[ways[0]]:
+        seconds = np.array([parts[way][part] for way in ways]) * scale
+        ax.barh(ways, seconds, left=left, height=0.6, label=part)
+        left += seconds
+    for row, way in enumerate(ways):
+        ax.plot([whole[way] * scale] * 2, [row - 0.4, row + 0.4], color="black", linewidth=2)
+    ax.set(xlabel=f"time of a step ({unit})", xlim=(0, None))
+    ax.invert_yaxis()
+    ax.grid(visible=False, axis="y")
+    ax.legend(ncols=len(parts[ways[0]]), loc="lower center", bbox_to_anchor=(0.5, 1), fontsize=8)
+    return ax
+
+
+def fifteen_epochs(rows: Sequence, axes: Sequence) -> Sequence:
+    """Draw the rows of the chapter's table: seconds on the first axes, shares of the CPU's time on the second."""
+    left, right = axes
+    texts = [f"{row.network}\n{row.device} · {row.device_name}".replace("$", r"\$")[:60] for row in rows]
+    places = range(len(rows))
+    inks = [colour(row.device) for row in rows]
+    bars = left.barh(places, [row.whole.seconds for row in rows], color=inks, height=0.6)
+    left.bar_label(bars, labels=[f" {format_seconds(row.whole.seconds)}" for row in rows], fontsize=8)
+    left.set(xlabel="15 epochs (s)", yticks=places, yticklabels=texts)
+    left.margins(x=0.2)
+    for place, row in enumerate(rows):
+        share = 100.0 if row.base is None else None if row.less is None else (1 - row.less) * 100
+        if share is None:
+            right.text(2, place, "not compared", va="center", fontsize=8)
+        else:
+            right.barh(place, share, color=inks[place], height=0.6)
+    right.axvline(70, color="#444444", linestyle=LINE["published"], label="GT 720, published: about 70 % on average")
+    right.set(xlabel="share of the CPU's time (%)", yticks=[], ylim=left.get_ylim())
+    for ax in axes:
+        ax.invert_yaxis()
+        ax.grid(visible=False, axis="y")
+        ax.tick_params(axis="y", labelsize=8)
+    right.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1))
+    return axes

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable
 
 from helpers import devices
-from helpers.datasets import Dataset
 from helpers.errors import ParameterError
+from helpers.examples import Dataset
 from helpers.timing import clocked
 from helpers.training import Task, Way
 

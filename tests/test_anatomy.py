@@ -6,6 +6,8 @@ from helpers import anatomy, datasets, models
 from helpers.errors import ParameterError
 from helpers.training import Task
 
+pytestmark = pytest.mark.alone
+
 MEDIANS = {
     ("network", 64): 100.0,
     ("nothing", 1): 20.0,

@@ -3,8 +3,11 @@
 import time
 
 import numpy as np
+import pytest
 
 from helpers import ceilings, memory
+
+pytestmark = pytest.mark.alone
 
 
 def test_the_rate_of_a_product_is_near_that_of_numpy():

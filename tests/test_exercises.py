@@ -1,5 +1,6 @@
 """Answers to exercises: the right one is right, a slip gets a hint, and nothing ever raises."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,10 +24,20 @@ FLAT = Line(2e-3, 0.0, (1e-3, 3e-3), (0.0, 1e-6))
 STEEP = Line(0.0, 2e-6, (0.0, 1e-3), (1e-6, 3e-6))
 
 
-def trained(way="XLA, data by column", steps=100, final=None) -> Training:
+def trained(way="XLA, data by column", steps=100, final=None, val_loss=()) -> Training:
     final = final or {"accuracy": 0.975, "loss": 0.1}
     epochs = Measurement(way, CPU, 1.0, (1.0,) * 3)
-    return Training(way, epochs, steps, 10, {"loss": [0.1] * 4}, final, {})
+    return Training(way, epochs, steps, 10, 10 * steps, {"loss": [0.1] * 4, "val_loss": list(val_loss)}, final, {})
+
+
+def counts(best=3, worst=5) -> np.ndarray:
+    """Return a confusion matrix; the worst of all has the most pictures, and so not the smallest count."""
+    found = np.full((10, 10), 2)
+    found[range(10), range(10)] = 70
+    found[best, best] = 82
+    found[worst] = 40
+    found[worst, worst] = 71
+    return found
 
 
 @pytest.mark.parametrize(
@@ -91,6 +102,65 @@ def trained(way="XLA, data by column", steps=100, final=None) -> Training:
         ("03-3", 4.2, "the factor"),
         ("03-3", 7000, "How many columns"),
         ("03-3", None, "Not answered yet"),
+        ("04-1", 100 * 3_204_020, "Right: 320 million operations"),
+        ("04-1", 3_204_020, "one digit"),
+        ("04-1", 100 * 1_589_010, "forward alone"),
+        ("04-1", 7, "counting.training_flop"),
+        ("04-1", "many", "Give a number"),
+        ("04-2", 22_260_280, "Right"),
+        ("04-2", 7 * 795_010, "Each takes 4 bytes"),
+        ("04-2", 16 * 795_010, "Add what is read and what is written"),
+        ("04-2", 5, "How many weights and biases"),
+        ("04-2", [], "Give a number"),
+        ("04-3", 0.058, "Right"),
+        ("04-3", 0.00336, "square root"),
+        ("04-3", 0.07707, "the layer after it"),
+        ("04-3", 1, "784 inputs"),
+        ("04-3", "0.058", "Give a number"),
+        ("05-1", 5_651_856, "Right"),
+        ("05-1", 5_644_800, "a bias"),
+        ("05-1", 14 * 14 * 36 * 401, "two operations"),
+        ("05-1", 14 * 14 * 36 * 51, "16 numbers per place"),
+        ("05-1", 1, "places × windows"),
+        ("05-1", {}, "Give a number"),
+        ("05-2", 0.3133, "Right"),
+        ("05-2", 1.4612, "ten kinds"),
+        ("05-2", 0, "1 and 0"),
+        ("05-2", 5, "minus the logarithm"),
+        ("05-2", "0", "Give a number"),
+        ("05-3", trained("fit on NumPy arrays", val_loss=[2.0, 1.6]), "Right: 1.60"),
+        ("05-3", trained("fit on NumPy arrays", val_loss=[0.3, 0.1]), "below what softmax twice allows"),
+        ("05-3", trained("fit on NumPy arrays"), "at least two epochs"),
+        ("05-3", 1.6, "what ways.fit returns"),
+        ("06-1", 1025 * 1024, "Right"),
+        ("06-1", 1024 * 1024, "a bias"),
+        ("06-1", 4096, "How many come in"),
+        ("06-1", None, "Not answered yet"),
+        ("06-1", "1", "Give a number"),
+        ("06-2", {"matrix": counts(), "class": "dog"}, "Right: of each hundred, 16 are recognised"),
+        ("06-2", {"matrix": counts(), "class": "cat"}, "the one with the most"),
+        ("06-2", {"matrix": counts(), "class": "ship"}, "sum of its row"),
+        ("06-2", {"matrix": counts(), "class": "dogs"}, "one of airplane"),
+        ("06-2", {"matrix": counts().tolist(), "class": "dog"}, "as the notebook made it"),
+        ("06-2", "dog", "Give a dict"),
+        ("06-3", 128 * 54_272, "Right"),
+        ("06-3", 54_272, "one picture"),
+        ("06-3", 5, "Add up the sizes"),
+        ("06-3", "5", "Give a number"),
+        ("07-1", 1.43, "Right"),
+        ("07-1", 1.3, "100 s against 77 s"),
+        ("07-1", 3.33, "70 % less"),
+        ("07-1", 2, "Divide"),
+        ("07-1", "2", "Give a number"),
+        ("07-2", 19.5, "Right"),
+        ("07-2", 6, "does not get faster"),
+        ("07-2", 21, "Only what is not fixed"),
+        ("07-2", 3, "Add what stays"),
+        ("07-2", [], "Give a number of seconds"),
+        ("07-3", 4, "Right"),
+        ("07-3", 15, "the time in seconds"),
+        ("07-3", 10, "only the fixed cost is left"),
+        ("07-3", [], "Give a number"),
     ],
 )
 def test_each_answer_gets_the_reply_it_deserves(name, answer, words):

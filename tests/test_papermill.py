@@ -16,6 +16,10 @@ SMALL = {
     "matmul_sweep": {"sizes": "[64, 500000, 32]"},  # half a million does not fit into any memory
     "slow_small_model": {"rungs": "1"},
     "bigger_model": {"rungs": "[1]"},
+    "mnist_mlp": {"limit": "100", "batch_size": 50},
+    "mnist_cnn": {"limit": "40", "batch_size": 20},
+    "cifar_cnn": {"limit": "32", "batch_size": 16},
+    "cpu_against_gpu": {"folders": str(parameters.PROJECT / "results" / "reference")},
 }
 
 
@@ -46,18 +50,18 @@ def test_from_another_folder_twice_and_with_other_values(path, tmp_path, monkeyp
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
     name = notebooks.experiment(path)
-    given = {
-        "results_dir": str(tmp_path / "records"),
-        "seconds": "2e-2",
-        "devices": "cpu:0,/device:CPU:1",
-        **SMALL.get(name, {}),
-    }
+    given = {"results_dir": str(tmp_path / "records"), "devices": "cpu:0,/device:CPU:1", **SMALL.get(name, {})}
+    if "seconds" in parameters.own(name):
+        given["seconds"] = "2e-2"
 
     executed = papermill.execute_notebook(
         twice(path), "out.ipynb", given, cwd=str(elsewhere), progress_bar=False, execution_timeout=120
     )
 
     assert all(cell.execution_count for cell in notebooks.code_cells(executed))
+    if name == "cpu_against_gpu":  # it measures nothing
+        assert not (tmp_path / "records").exists()
+        return
     table, problems = results.read(tmp_path / "records")
     assert problems == [] and not table.empty
     assert set(table["experiment"]) == {name} and set(table["device"]) == {"CPU:0", "CPU:1"}
@@ -80,6 +84,8 @@ def test_from_another_folder_twice_and_with_other_values(path, tmp_path, monkeyp
         ("matmul_sweep", {"seconds": "-1"}, "seconds = -1"),
         ("slow_small_model", {"batch_size": "0"}, "batch_size = 0"),
         ("slow_small_model", {"points": 1001}, "cannot have 1001 points"),
+        ("mnist_mlp", {"limit": 0}, "limit = 0"),
+        ("cpu_against_gpu", {"folders": "nowhere"}, "'nowhere' is not a folder that exists"),
         ("bigger_model", {"batch_sizes": "[1, 2, 99999]", "seconds": "1e-2"}, "batch_size = 99999 is not possible"),
     ],
 )

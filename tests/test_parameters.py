@@ -154,6 +154,21 @@ def test_every_row_has_a_kind_and_a_value_for_each_preset_that_its_own_check_acc
     """A preset must not hold what the user would be refused."""
     assert set(parameters.table()[experiment]["takes"]) == set(parameters.PRESETS)
     for name, row in parameters.own(experiment).items():
-        assert set(row) == {"kind", "least", *parameters.PRESETS}
+        assert set(row) == {"kind", *parameters.PRESETS} | ({"least"} if "number" in row["kind"] else set())
         for preset in parameters.PRESETS:
             assert parameters.check_value(experiment, name, row[preset]) == row[preset]
+
+
+def test_folders_must_exist(tmp_path, monkeypatch):
+    """A comma separates them; a list may hold paths."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b c").mkdir()
+    monkeypatch.chdir(tmp_path)
+    both = [tmp_path / "a", tmp_path / "b c"]
+
+    for given_value in ("a, b c", [str(both[0]), both[1]], "['a', 'b c']"):
+        assert parameters.check_value("cpu_against_gpu", "folders", given_value) == both
+    assert parameters.check_value("cpu_against_gpu", "folders", "None") is None
+    for bad in ("a,nowhere", "", 3, [None], [""], "a,,b c"):
+        with pytest.raises(ParameterError, match=r"folders: .* is not a folder that exists"):
+            parameters.check_value("cpu_against_gpu", "folders", bad)

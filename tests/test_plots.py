@@ -4,9 +4,11 @@ import warnings
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
-from helpers import comparing, counting, plots
+from helpers import compare, comparing, counting, plots, training_plots
+from helpers.counting import LayerCount
 from helpers.devices import Device
 from helpers.timing import Measurement
 
@@ -169,3 +171,82 @@ def test_the_drawings_show_every_layer_and_core():
         plots.STATE["ok"],
     ]
     assert len(gpu.patches) > 20 * len(cpu.patches)
+
+
+def learnt(epochs=3, **more):
+    return {"accuracy": [0.1 * n for n in range(epochs)], "val_accuracy": [0.2 * n for n in range(epochs)], **more}
+
+
+def test_learning_curves_show_both_sides_in_percent():
+    """Validation with dots, training thin, in the colour of its training; whole epochs on the axis."""
+    ax = training_plots.learning_curves({"one": learnt(), "two": learnt()}, plots.new_axes())
+
+    lines = {line.get_label(): line for line in ax.lines}
+    assert set(lines) == {"one, training", "one, validation", "two, training", "two, validation"}
+    assert list(lines["one, validation"].get_ydata()) == pytest.approx([0, 20, 40])
+    assert lines["one, validation"].get_marker() == "o" and lines["one, training"].get_marker() == "None"
+    assert (
+        lines["one, training"].get_color() == lines["one, validation"].get_color() != lines["two, training"].get_color()
+    )
+    assert ax.get_ylabel() == "accuracy (%)" and list(lines["two, training"].get_xdata()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("mark", ["", "stand-in"])
+def test_pictures_of_a_stand_in_say_so(mark):
+    """Every picture of what was learnt carries the word, and only then."""
+    x = np.zeros((3, 4, 4, 1))
+    found = [
+        training_plots.learning_curves({"one": learnt()}, plots.new_axes(), mark=mark),
+        training_plots.confusion_matrix(np.eye(2), ("a", "b"), plots.new_axes(), mark),
+        training_plots.examples(x, ["a", "b", "c"], plots.new_axes(3), mark)[0],
+    ]
+
+    for ax in found:
+        assert ("stand-in" in [text.get_text() for text in ax.texts]) is bool(mark)
+
+
+def test_a_confusion_matrix_gives_percent_of_each_row():
+    """A kind without pictures gives no warning; shares below half a percent stay empty."""
+    ax = training_plots.confusion_matrix(np.array([[3, 1], [0, 0]]), ("cat", "dog"), plots.new_axes())
+
+    assert [text.get_text() for text in ax.texts] == ["75", "25"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["cat", "dog"]
+
+
+def test_operations_and_time_are_shares_of_their_own_sums():
+    """A layer without operations has a bar of time; the optimizer is there."""
+    counts = [LayerCount("conv", "Conv2D", (4,), 10, 300), LayerCount("pool", "MaxPooling2D", (2,), 0, 0)]
+    times = {name: Measurement(name, None, 1.0, (s,)) for name, s in (("conv", 2.0), ("pool", 1.0), ("optimizer", 1.0))}
+
+    ax = plots.operations_and_time(counts, times, plots.new_axes())
+
+    widths = [bar.get_width() for bar in ax.patches]
+    assert widths == pytest.approx([100, 0, 0, 50, 25, 25])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["conv", "pool", "optimizer"]
+
+
+def test_the_parts_of_a_step_end_where_their_sum_ends():
+    """In milliseconds; the whole is a line of its own."""
+    parts = {"by hand": {"step": 2e-3, "input": 1e-3}, "Keras": {"step": 2e-3, "input": 5e-4}}
+
+    ax = training_plots.parts_of_a_step(parts, {"by hand": 3.2e-3, "Keras": 4e-3}, plots.new_axes())
+
+    assert [bar.get_x() + bar.get_width() for bar in ax.patches] == pytest.approx([2, 2, 3, 2.5])
+    assert [line.get_xdata()[0] for line in ax.lines] == pytest.approx([3.2, 4.0])
+    assert ax.get_xlabel() == "time of a step (ms)"
+
+
+def test_the_chapters_bars_show_seconds_and_shares(tmp_path):
+    """The base is 100 %; what is not compared has no bar; the published share is dotted."""
+    from test_compare import GPU, record, write
+
+    runs = [record(), record(seconds=1.0, **GPU), record("mnist_cnn"), record("mnist_cnn", epochs=4, **GPU)]
+    rows = compare.chapter(write(tmp_path / "r", *runs)).rows
+
+    left, right = training_plots.fifteen_epochs(rows, plots.new_axes(2))
+
+    assert [bar.get_width() for bar in left.patches] == pytest.approx([row.whole.seconds for row in rows])
+    assert [bar.get_width() for bar in right.patches] == pytest.approx([100, 25, 100], abs=1.5)
+    assert [text.get_text() for text in right.texts] == ["not compared"]
+    (published,) = right.lines
+    assert published.get_linestyle() == ":" and published.get_xdata()[0] == 70

@@ -282,3 +282,33 @@ def test_the_records_that_are_shipped_are_whole():
     assert problems == []
     assert list(sweep["size"]) == list(range(500, 5001, 500))
     assert set(table["preset"]) == {"full"}
+
+
+def test_how_well_it_learnt_is_added_in_the_end(settings):
+    """And read back, with what decides whether two runs may be compared."""
+    record = results.start("matmul_sweep", CPU, settings, flags=FLAGS)
+    record.add("product", measured(), size=100, jit_compile=True)
+    record.add("product", measured(), size=200)
+    record.finish(0.75, 0.5)
+
+    table, problems = results.read(settings.results_dir)
+
+    assert problems == [] and json.loads(record.path.read_text())["final"] == {"test_accuracy": 0.75, "test_loss": 0.5}
+    assert list(table["final_accuracy"]) == [0.75, 0.75] and list(table["jit_compile"]) == [True, False]
+    assert set(table["asked"]) == {"CPU:0"} and set(table["dtype"]) == {"float32"} and set(table["folder"]) == {0}
+    assert list(table["values"]) == [measured().values] * 2
+    with pytest.raises(RecordError, match="cannot be stored"):
+        record.finish(1.5, 0.5)
+
+
+def test_names_of_other_machines_cannot_steer_a_terminal(settings):
+    """Escape sequences and signs that turn the direction of text become question marks."""
+    path = write(settings)
+    content = json.loads(path.read_text())
+    content["device"]["name"] = "a\x1b[31m\u202eb"
+    content["machine"]["cpu"] = "c\nd"
+    path.write_text(json.dumps(content))
+
+    table, _ = results.read(settings.results_dir)
+
+    assert set(table["device_name"]) == {"a?[31m?b"} and set(table["cpu"]) == {"c?d"}

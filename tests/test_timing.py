@@ -10,6 +10,8 @@ from helpers.devices import Device
 from helpers.errors import DeviceError, ParameterError
 from helpers.timing import Measurement, format_digits, format_seconds
 
+pytestmark = pytest.mark.alone
+
 
 class Work:
     """Calls that move a clock of their own: the first by `first` seconds, the others by `each` in turn."""

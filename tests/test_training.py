@@ -266,6 +266,7 @@ def test_rows_that_fill_no_batch_are_trained_by_fit_only():
     assert ways.epoch_function(odd, batch_size=300, epochs=2).steps == 3
 
 
+@pytest.mark.alone
 def test_the_clock_waits_for_the_device(tf, asynchronous):
     """A queued product is inside the clock; afterwards nothing is left to wait for."""
     a = tf.random.stateless_normal((1500, 1500), seed=(0, 1))
@@ -283,3 +284,110 @@ def test_rungs_are_ways_by_their_number():
     assert list(ways.rungs(range(1, 7))) == list(ways.WAYS)
     with pytest.raises(ParameterError, match=r"no rung 7\. Accepted are 1 to 6: fit on NumPy arrays"):
         ways.rungs([1, 7])
+
+
+class ByHand:
+    """One neuron for each of two clouds, in low-level TensorFlow."""
+
+    def __init__(self, task, batch_size, seed):
+        import tensorflow as tf
+
+        self.tf, self.data, self.batch_size = tf, task.data, batch_size
+        self.draw = np.random.default_rng(seed)
+        self.variables = [tf.Variable(tf.zeros((2, 2))), tf.Variable(tf.zeros(2))]
+        self.rows = []
+
+    def outputs(self, x):
+        weights, biases = self.variables
+        return self.tf.matmul(x, weights) + biases
+
+    def train_epoch(self):
+        order = self.draw.permutation(len(self.data))
+        for start in range(0, len(order), self.batch_size):
+            rows = order[start : start + self.batch_size]
+            self.rows.extend(rows)
+            with self.tf.GradientTape() as tape:
+                loss = self.tf.reduce_mean(models.cross_entropy(self.data.y[rows], self.outputs(self.data.x[rows])))
+            for variable, gradient in zip(self.variables, tape.gradient(loss, self.variables), strict=True):
+                variable.assign_sub(0.02 * gradient)
+        return {"loss": loss}
+
+
+def two_classes(count):
+    """Return clouds whose labels are class numbers."""
+    part = CLOUD.sample(count)
+    return replace(part, y=part.y[:, 0].astype("int32"), classes=("first", "second"))
+
+
+@pytest.fixture(scope="module")
+def by_hand():
+    """Five epochs of 1000 points, with 300 to validate and 500 to test, on the second device."""
+    parts = {"data": two_classes(1000), "validation": two_classes(300), "test": two_classes(500)}
+    task = replace(TASK, loss=models.cross_entropy, **parts)
+    run = training.by_hand("by hand", ByHand, task, batch_size=64, device="CPU:1", seed=3)
+    return run, training.in_turn({"by hand": run}, epochs=5)["by hand"]
+
+
+def test_a_network_written_by_hand_is_trained_like_any_other(by_hand):
+    """The same record: seconds per epoch with the first apart, device, steps, history, final."""
+    run, found = by_hand
+
+    assert found.way == "by hand" and found.epochs.n == 4 and found.epochs.device == Device("CPU", 1)
+    assert (found.steps, found.batch_size, found.examples) == (16, 64, 1000)
+    assert found.flags == {"jit_compile": False, "dtype": "float32", "shuffles": "rows"}
+    assert sorted(run.model.rows) == sorted(list(range(1000)) * 5)
+    assert found.history["loss"][0] > found.history["loss"][-1]
+
+
+def test_validation_is_looked_at_after_every_epoch_with_a_clock_of_its_own(by_hand):
+    """And test data once, in the end."""
+    run, found = by_hand
+
+    assert found.validation.n == 4 and found.looks == 300 and found.validation.device == Device("CPU", 1)
+    assert len(found.history["val_accuracy"]) == len(found.history["val_loss"]) == 5
+    test = run.task.test
+    outputs = run.model.outputs(test.x).numpy()
+    assert found.final["accuracy"] == pytest.approx(np.mean(outputs.argmax(axis=1) == test.y), abs=1e-6)
+    assert found.final["loss"] == pytest.approx(float(np.mean(models.cross_entropy(test.y, outputs))), rel=1e-5)
+    assert found.history["val_accuracy"][-1] > 0.9
+
+
+def test_a_model_of_keras_is_validated_and_tested_as_keras_would(tf):
+    """Loss and accuracy over all rows, however they are cut into batches."""
+    parts = {"data": two_classes(100), "validation": two_classes(300), "test": two_classes(500)}
+
+    def model():
+        import keras
+
+        return keras.Sequential([keras.Input((2,)), keras.layers.Dropout(0.5), keras.layers.Dense(2)])
+
+    task = replace(TASK, model=model, loss=models.cross_entropy, **parts)
+    run = ways.fit.start(task, batch_size=50)
+    for _ in range(2):
+        run.epoch()
+
+    found = run.training()
+
+    loss, accuracy = run.model.evaluate(parts["test"].x, parts["test"].y, verbose=0)
+    assert found.final == pytest.approx({"loss": loss, "accuracy": accuracy}, rel=1e-4)
+    loss, accuracy = run.model.evaluate(parts["validation"].x, parts["validation"].y, verbose=0)
+    assert found.history["val_loss"][-1] == pytest.approx(loss, rel=1e-4)
+    assert found.history["val_accuracy"][-1] == pytest.approx(accuracy, rel=1e-4)
+
+
+def test_validation_data_that_cannot_be_used_is_refused_before_training():
+    """As the training data is."""
+    broken = replace(CLOUD, y=CLOUD.y[:5])
+    with pytest.raises(TrainingError, match="20,000 examples in x"):
+        ways.fit.start(replace(TASK, validation=broken), batch_size=2000)
+
+
+def test_small_batches_are_cut_for_wide_layers(monkeypatch):
+    """A batch's widest layer takes 80 MB at most, and every row comes once."""
+    from helpers import evaluation
+
+    data = two_classes(1000)
+    found = list(evaluation._batches(data, None, 100_000))
+
+    assert [len(x) for x, _ in found] == [200] * 5
+    assert np.array_equal(np.concatenate([x for x, _ in found]), data.x)

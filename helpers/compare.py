@@ -1,0 +1,226 @@
+"""The chapter's table from the records of any machines: 15 epochs of each network on each device, and who wins.
+
+Only like is compared with like. Records of other machines are untrusted text: what the table shows of them
+is printable, and whoever shows it as HTML must escape it. Times are in seconds.
+"""
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from helpers import results
+from helpers.chapter import NETWORKS, Part, Whole, whole
+from helpers.comparing import Comparison
+from helpers.devices import parse
+from helpers.timing import Measurement, format_seconds
+
+# The chapter's result for its three programs; it gives no seconds that could be compared, and names no CPU.
+PUBLISHED = "published: GeForce GT 720, TensorFlow 1, 15 epochs: about 30 % less time than its CPU, on average"
+PUBLISHED_LESS = 0.30
+
+
+@dataclass(frozen=True)
+class Row:
+    """15 epochs of one network on one device, from one record."""
+
+    network: str
+    folder: str
+    machine: tuple  # processor and usable cores
+    environment: str  # "CPU" or "GPU": what TensorFlow was built for
+    device: str  # "GPU:0"
+    device_name: str
+    conditions: dict  # what must be alike in two runs that are compared
+    training: Part
+    validation: Part
+    steps: int
+    accuracy: float | None  # on the test pictures; None for a stand-in
+    utc: str
+    file: str
+    base: "Row | None" = None  # the CPU's row to compare with; None for that row itself
+
+    @cached_property
+    def whole(self) -> Whole:
+        return whole(self.network, self.training, self.validation)
+
+    @property
+    def kind(self) -> str:
+        return parse(self.device).kind
+
+    @property
+    def place(self) -> tuple:
+        """What a row stands for: only one is shown for each, and base rows are looked for by it."""
+        alike = tuple(self.conditions[name] for name in ("stand-in", "dtype", "jit_compile", "TF32"))
+        return (self.folder, self.machine, self.environment, self.device, self.device_name, *alike)
+
+    @property
+    def step(self) -> Measurement:
+        values = tuple(seconds / self.steps for seconds in self.training.values)
+        return Measurement(self.device, parse(self.device), self.training.first / self.steps, values)
+
+    @property
+    def unlike(self) -> list[str]:
+        """What keeps this row from being compared with its base: "epochs 15 against 4"."""
+        base = self.base.conditions if self.base else self.conditions
+        return [f"{n} {value} against {base[n]}" for n, value in self.conditions.items() if value != base[n]]
+
+    @property
+    def verdict(self) -> str:
+        """Say how the device stands against the CPU, from the epochs after the first."""
+        if self.base is None:
+            return ""
+        if self.unlike:
+            return f"not compared: {', '.join(self.unlike)}"
+        return Comparison(self.base.step, self.step).verdict
+
+    @property
+    def less(self) -> float | None:
+        """By which share of the CPU's time this is shorter; None where nothing is compared."""
+        return None if self.base is None or self.unlike else 1 - self.whole.seconds / self.base.whole.seconds
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """The chapter's table over all folders."""
+
+    rows: Sequence[Row]
+    left_out: int  # runs of which a longer or a newer one is shown
+    problems: Sequence[str]
+
+    def table(self):
+        """Return it as pandas text, ready to be shown."""
+        import pandas as pd
+
+        several = len({row.folder for row in self.rows}) > 1
+        shown = [
+            {
+                "network": row.network,
+                **({"folder": row.folder} if several else {}),
+                "device": f"{row.device} · {row.device_name}",
+                "environment": row.environment,
+                "15 epochs": str(row.whole),
+                "against": f"{row.base.device}, {format_seconds(row.base.whole.seconds)}" if row.base else "",
+                "training is": row.verdict,
+                "test accuracy": "stand-in" if row.accuracy is None else f"{row.accuracy:.1%}",
+            }
+            for row in self.rows
+        ]
+        return pd.DataFrame(shown)
+
+    def reductions(self) -> list[str]:
+        """Return in words how much less time each device took on average, as the chapter reports it."""
+        found = {}
+        for row in self.rows:
+            if row.less is not None:
+                found.setdefault(row.place[:5], {})[row.network] = row.less
+        lines = []
+        for (folder, _, environment, device, name), less in found.items():
+            mean = statistics.mean(less.values())
+            lines.append(
+                f"{device} · {name} ({environment} environment, {folder}): {abs(mean):.0%} "
+                f"{'less' if mean >= 0 else 'more'} time than the CPU it is compared with, on average over "
+                f"{len(less)} of {len(NETWORKS)} networks"
+            )
+        return [*lines, PUBLISHED]
+
+    def __str__(self) -> str:
+        if not self.rows:
+            lines = ["No record of the three networks was found. Run notebooks 04, 05 and 06 first."]
+        else:
+            lines = [self.table().to_string(index=False), "", *self.reductions()]
+        if self.left_out:
+            lines.append(
+                f"{self.left_out} more runs of the same kind are not shown: one with more epochs, or a newer one, is."
+            )
+        return "\n".join([*lines, *(f"Not used: {problem}" for problem in self.problems)])
+
+
+def chapter(*folders: str | Path) -> Chapter:
+    """Read the records of folders and return the chapter's table; earlier folders come first."""
+    table, problems = results.read(*folders)
+    names = [str(folder) for folder in folders]
+    rows, faults = _rows(table, names)
+    kept = {}
+    for row in sorted(rows, key=lambda row: (len(row.training.values) * row.training.examples, row.utc)):
+        kept[row.network, row.place] = row  # the last one stays: most epochs, then newest
+    order = sorted(kept.values(), key=lambda r: (list(NETWORKS).index(r.network), names.index(r.folder), r.place[2:5]))
+    found = [replace(row, base=_base(row, order)) for row in order]
+    return Chapter(found, len(rows) - len(found), [*problems, *faults])
+
+
+def _base(row: Row, rows: Iterable[Row]) -> Row | None:
+    """Return the CPU row to compare with: of the same machine if there is one, and of the CPU environment.
+
+    A machine's first CPU row is compared with nothing. A GPU prefers a run that was made like its own.
+    """
+    cpus = [other for other in rows if other.network == row.network and other.kind == "CPU"]
+    if not cpus:
+        return None
+
+    def distance(other: Row) -> tuple:
+        differs = row.kind != "CPU" and other.conditions != row.conditions
+        return other.machine != row.machine, other.environment != "CPU", differs
+
+    base = min(cpus, key=distance)
+    return None if base is row else base
+
+
+def _rows(table, names: Sequence[str]) -> tuple[list[Row], list[str]]:
+    """Return a row for each record that holds the chapter's training, and what is wrong with others."""
+    rows, problems = [], []
+    if "version" not in table:
+        return rows, problems
+    wanted = table[table["experiment"].isin(NETWORKS) & (table["version"] == "chapter")]
+    for file, group in wanted.groupby(["folder", "file"], sort=False):
+        parts = {label: row for label, row in zip(group["label"], group.to_dict("records"), strict=True)}
+        try:
+            rows.append(_row(parts["epoch"], parts["validation"], names))
+        except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
+            problems.append(f"{file[1]}: no usable training of the chapter in it ({type(error).__name__}: {error})")
+    return rows, problems
+
+
+def _row(epoch: dict, validation: dict, names: Sequence[str]) -> Row:
+    numbers = [_count(epoch[name], name) for name in ("examples", "steps", "batch_size")]
+    training, looks = (
+        Part(_seconds(row["first"]), [_seconds(v) for v in row["values"]], _count(row["examples"], "examples"))
+        for row in (epoch, validation)
+    )
+    conditions = {
+        "stand-in": epoch["stand_in"],
+        "dtype": epoch["dtype"],
+        "jit_compile": epoch["jit_compile"] is True,
+        "TF32": epoch["tf32"] is True,
+        "epochs": len(training.values) + 1,
+        "pictures": numbers[0],
+        "batch size": numbers[2],
+    }
+    accuracy = None if epoch["stand_in"] else float(epoch["final_accuracy"])
+    return Row(
+        network=epoch["experiment"],
+        folder=names[epoch["folder"]],
+        machine=(epoch["cpu"], epoch["cores"]),
+        environment=epoch["environment"],
+        device=epoch["device"],
+        device_name=epoch["device_name"],
+        conditions=conditions,
+        training=training,
+        validation=looks,
+        steps=numbers[1],
+        accuracy=accuracy,
+        utc=epoch["utc"],
+        file=epoch["file"],
+    )
+
+
+def _count(value, name: str) -> int:
+    if isinstance(value, bool) or value != int(value) or not 1 <= value <= 10**9:
+        raise ValueError(f"{name} is {value!r:.50}")
+    return int(value)
+
+
+def _seconds(value) -> float:
+    if isinstance(value, bool) or not 0 < value < 1e9:
+        raise ValueError(f"a time is {value!r:.50}")
+    return float(value)
