@@ -130,9 +130,7 @@ class Chapter:
         else:
             lines = [self.table().to_string(index=False), "", *self.reductions()]
         if self.left_out:
-            lines.append(
-                f"{self.left_out} more runs of the same kind are not shown: one with more epochs, or a newer one, is."
-            )
+            lines.append(f"{self.left_out} more runs are not shown: a longer or a newer one of the same kind is.")
         return "\n".join([*lines, *(f"Not used: {problem}" for problem in self.problems)])
 
 
@@ -189,14 +187,14 @@ def _row(epoch: dict, validation: dict, names: Sequence[str]) -> Row:
     )
     conditions = {
         "stand-in": epoch["stand_in"],
-        "dtype": epoch["dtype"],
+        "dtype": str(epoch["dtype"])[:20],
         "jit_compile": epoch["jit_compile"] is True,
         "TF32": epoch["tf32"] is True,
         "epochs": len(training.values) + 1,
         "pictures": numbers[0],
         "batch size": numbers[2],
     }
-    accuracy = None if epoch["stand_in"] else float(epoch["final_accuracy"])
+    accuracy = None if epoch["stand_in"] else _share(epoch["final_accuracy"])
     return Row(
         network=epoch["experiment"],
         folder=names[epoch["folder"]],
@@ -218,6 +216,12 @@ def _count(value, name: str) -> int:
     if isinstance(value, bool) or value != int(value) or not 1 <= value <= 10**9:
         raise ValueError(f"{name} is {value!r:.50}")
     return int(value)
+
+
+def _share(value) -> float:
+    if value is None or not 0 <= value <= 1:
+        raise ValueError("it has no accuracy in the end: was the run cut off?")
+    return float(value)
 
 
 def _seconds(value) -> float:

@@ -85,10 +85,10 @@ def training_flop(model) -> int:
     """Return the operations of a training step for one example: forward, and on the way back twice as much.
 
     There, each layer computes a gradient for its weights and one for its input, except that nobody needs one
-    for the input of the first. The loss and the optimizer are left out.
+    for the input of the first that has weights. The loss and the optimizer are left out.
     """
-    flop = [count.flop for count in by_layer(model)]
-    return 3 * sum(flop) - flop[0]
+    flop = [count.flop for count in by_layer(model) if count.flop]
+    return 3 * sum(flop) - sum(flop[:1])
 
 
 def _profile(graph) -> int:

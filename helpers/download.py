@@ -7,6 +7,7 @@ ever deleted.
 import hashlib
 import os
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def fetch(url: str, folder: Path, sha256: str, *, clock: Callable[[], float] = t
     import requests
 
     name = url.rpartition("/")[2]
-    target, draft = folder / name, folder / f".{name}.{os.getpid()}.part"  # two kernels may fetch at once
+    target, draft = folder / name, folder / f".{name}.{uuid.uuid4().hex[:8]}.part"  # two kernels may fetch at once
     try:
         folder.mkdir(parents=True, exist_ok=True)
         try:

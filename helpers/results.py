@@ -24,7 +24,7 @@ from helpers.timing import Measurement, quartiles
 # What the table of `read` has for every measurement, beside what was varied.
 COLUMNS = (
     "experiment", "utc", "asked", "device", "device_name", "kind", "cpu", "cores", "tensorflow", "environment",
-    "preset", "stand_in", "dtype", "tf32", "final_accuracy", "folder", "file",
+    "preset", "stand_in", "final_accuracy", "folder", "file",
     "label", "unit", "median", "low", "high", "n", "first", "values",
 )  # fmt: skip
 LARGEST_FILE = 20_000_000  # bytes; a record of ours has a few thousand
@@ -144,7 +144,8 @@ def read(*folders: str | Path):
     """Return (table, problems): a pandas row per measurement of every record in the folders.
 
     A file that cannot be used is named in `problems` and left alone. The columns are `COLUMNS` and what was
-    varied (`size`, `batch_size`, …). `low` and `high` are quartiles; `environment` is "GPU" where TensorFlow
+    varied (`size`, `batch_size`, …), with `jit_compile`, `dtype` and `tf32`.
+    `low` and `high` are quartiles; `environment` is "GPU" where TensorFlow
     was built for CUDA, else "CPU"; `folder` counts the folders from 0.
     """
     import pandas as pd
@@ -215,8 +216,6 @@ def _rows(record: dict, folder: int, file: str) -> Iterator[dict]:
         "environment": "GPU" if record["versions"].get("cuda") else "CPU",
         "preset": record["parameters"].get("preset"),
         "stand_in": bool(record["data"] and record["data"]["stand_in"]),
-        "dtype": str(flags.get("dtype")),
-        "tf32": flags.get("tf32"),
         "final_accuracy": record.get("final", {}).get("test_accuracy"),
         "folder": folder,
         "file": file,
@@ -225,7 +224,7 @@ def _rows(record: dict, folder: int, file: str) -> Iterator[dict]:
         varied = {name: value for name, value in row.items() if name not in ("label", "unit", "values", "first")}
         low, high = quartiles(row["values"])
         numbers = {"median": statistics.median(row["values"]), "low": low, "high": high, "n": len(row["values"])}
-        varied.setdefault("jit_compile", flags.get("jit_compile"))
+        varied = {**{name: flags.get(name) for name in ("jit_compile", "dtype", "tf32")}, **varied}
         yield {
             **varied,
             **shared,

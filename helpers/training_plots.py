@@ -18,9 +18,10 @@ def learning_curves(histories: Mapping[str, Mapping], ax, metric: str = "accurac
 
     `histories` holds what a training's `history` holds: `accuracy` and `val_accuracy`, a value per epoch.
     """
-    for (label, history), ink in zip(histories.items(), INKS, strict=False):
-        scale = 100 if metric == "accuracy" else 1
-        for name, look in ((metric, {"linewidth": 1}), (f"val_{metric}", {"marker": "o", "markersize": 4})):
+    scale = 100 if metric == "accuracy" else 1
+    sizes = (8, 5, 4, 3)  # later dots are smaller, so that equal curves show both
+    for (label, history), ink, size in zip(histories.items(), INKS, sizes, strict=False):
+        for name, look in ((metric, {"linewidth": 1}), (f"val_{metric}", {"marker": "o", "markersize": size})):
             if name in history:
                 values = np.array(history[name]) * scale
                 on = "validation" if name.startswith("val_") else "training"

@@ -76,6 +76,7 @@ def test_the_memory_of_a_step_is_counted():
     assert second_layer > first_layer
 
 
+@pytest.mark.alone
 def test_the_count_is_near_what_a_step_takes(tf):
     """A step of the bigger network, without its pictures, which are there before it begins."""
     network, batch = models.bigger_network(), 192

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers import exercises, machine, notebooks
@@ -102,8 +102,8 @@ def counts(best=3, worst=5) -> np.ndarray:
         ("03-3", 4.2, "the factor"),
         ("03-3", 7000, "How many columns"),
         ("03-3", None, "Not answered yet"),
-        ("04-1", 100 * 3_204_020, "Right: 320 million operations"),
-        ("04-1", 3_204_020, "one digit"),
+        ("04-1", 100 * 3_198_030, "Right: 320 million operations"),
+        ("04-1", 3_198_030, "one digit"),
         ("04-1", 100 * 1_589_010, "forward alone"),
         ("04-1", 7, "counting.training_flop"),
         ("04-1", "many", "Give a number"),
@@ -187,6 +187,7 @@ ANYTHING = st.recursive(
 )
 
 
+@settings(deadline=None)  # some checkers build a network to count with
 @given(ANYTHING)
 def test_no_answer_ever_raises(answer):
     """A student's slip must not end in a traceback."""
