@@ -91,3 +91,14 @@ def test_a_missing_environment_of_the_peers_is_said_in_words(two_clouds, side_by
 
     with pytest.raises(SystemExit, match="type `make bench`"):
         two_clouds.main()
+
+
+def test_many_records_are_read_into_one_table(tmp_path, monkeypatch):
+    """Each network and processor has its row; the peak and the seconds are reported."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    import many_records
+
+    many_records.make(tmp_path, 30)
+
+    assert many_records.rows_of(tmp_path) >= 60 and many_records.table_of(tmp_path) > 30 * 80
+    assert many_records.bytes_of(tmp_path) > 30 * 1000

@@ -6,7 +6,7 @@ import numpy as np
 import picture_files as files
 import pytest
 
-from helpers import datasets, stand_ins
+from helpers import cli, datasets, stand_ins
 from helpers.errors import DataError, NotEnoughMemoryError, ParameterError, TrainingError
 from helpers.published import CIFAR10, MNIST
 
@@ -292,3 +292,15 @@ def test_labels_that_are_no_class_are_refused():
         data.check()
     with pytest.raises(TrainingError, match=r"y has the shape \(3, 1\).* one label: \(n,\)\. Use y.reshape\(-1\)"):
         replace(data, y=data.y[:, None]).check()
+
+
+def test_course_data_prints_the_inventory(places, capsys):
+    """1 as long as something is missing, for scripts."""
+    files.write_npz(places[0], files.SMALL_MNIST)
+
+    assert cli.main(["data"]) == 1
+    files.write_npz(places[0], files.SMALL_CIFAR)
+    assert cli.main(["data"]) == 0
+
+    first, second = capsys.readouterr().out.split("mnist: ")[1:]
+    assert datasets.MISSING in first and datasets.MISSING not in second

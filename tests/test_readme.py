@@ -71,3 +71,11 @@ def test_the_examples_of_papermill_name_real_parameters(line):
     for name, value in pairs:
         assert name in runner.names_of(path)
         parameters.check_value(notebooks.experiment(path), name, value)
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if re.search(r"bin/course (compare|data|check)", line)])
+def test_the_other_examples_of_course_are_understood(line):
+    """Words and options that the command knows; nothing is run."""
+    options = cli._parser().parse_args(shlex.split(line, comments=True)[1:])
+
+    assert callable(options.call)

@@ -169,6 +169,8 @@ def test_a_relative_folder_for_records_is_meant_from_where_you_are(course, tmp_p
     row = runner._row(course / "00_well.ipynb", "quick", {"results_dir": "mine"})
 
     assert row["arguments"]["results_dir"] == str(tmp_path / "mine")
+    (path,) = notebooks.find(["cpu_against_gpu"])
+    assert runner._row(path, "quick", {"folders": "."})["arguments"]["folders"] == [str(tmp_path)]
 
 
 @pytest.mark.parametrize("out", ["file", "file/deeper"])
