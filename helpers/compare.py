@@ -5,7 +5,7 @@ is printable, and whoever shows it as HTML must escape it. Times are in seconds.
 """
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -49,6 +49,11 @@ class Row:
         return parse(self.device).kind
 
     @property
+    def is_base(self) -> bool:
+        """Whether others are compared with this row, and it with none."""
+        return self.base is None and self.kind == "CPU"
+
+    @property
     def place(self) -> tuple:
         """What a row stands for: only one is shown for each, and base rows are looked for by it."""
         alike = tuple(self.conditions[name] for name in ("stand-in", "dtype", "jit_compile", "TF32"))
@@ -69,7 +74,7 @@ class Row:
     def verdict(self) -> str:
         """Say how the device stands against the CPU, from the epochs after the first."""
         if self.base is None:
-            return ""
+            return "" if self.is_base else "not compared: there is no CPU run"
         if self.unlike:
             return f"not compared: {', '.join(self.unlike)}"
         return Comparison(self.base.step, self.step).verdict
@@ -143,25 +148,30 @@ def chapter(*folders: str | Path) -> Chapter:
     for row in sorted(rows, key=lambda row: (len(row.training.values) * row.training.examples, row.utc)):
         kept[row.network, row.place] = row  # the last one stays: most epochs, then newest
     order = sorted(kept.values(), key=lambda r: (list(NETWORKS).index(r.network), names.index(r.folder), r.place[2:5]))
-    found = [replace(row, base=_base(row, order)) for row in order]
+    base = _bases(order)
+    found = [replace(row, base=base(row)) for row in order]
     return Chapter(found, len(rows) - len(found), [*problems, *faults])
 
 
-def _base(row: Row, rows: Iterable[Row]) -> Row | None:
-    """Return the CPU row to compare with: of the same machine if there is one, and of the CPU environment.
+def _bases(rows: Sequence[Row]) -> Callable[[Row], Row | None]:
+    """Return how to find the CPU row to compare with: of the same machine if it has one, and of the CPU environment.
 
     A machine's first CPU row is compared with nothing. A GPU prefers a run that was made like its own.
     """
-    cpus = [other for other in rows if other.network == row.network and other.kind == "CPU"]
-    if not cpus:
-        return None
+    on_machine, anywhere = {}, {}
+    for row in (row for row in rows if row.kind == "CPU"):
+        on_machine.setdefault((row.network, row.machine), []).append(row)
+        anywhere.setdefault(row.network, row)
 
-    def distance(other: Row) -> tuple:
-        differs = row.kind != "CPU" and other.conditions != row.conditions
-        return other.machine != row.machine, other.environment != "CPU", differs
+    def base(row: Row) -> Row | None:
+        def distance(other: Row) -> tuple:
+            return other.environment != "CPU", row.kind != "CPU" and other.conditions != row.conditions
 
-    base = min(cpus, key=distance)
-    return None if base is row else base
+        same = on_machine.get((row.network, row.machine))
+        found = min(same, key=distance) if same else anywhere.get(row.network)
+        return None if found is row else found
+
+    return base
 
 
 def _rows(table, names: Sequence[str]) -> tuple[list[Row], list[str]]:
@@ -170,12 +180,14 @@ def _rows(table, names: Sequence[str]) -> tuple[list[Row], list[str]]:
     if "version" not in table:
         return rows, problems
     wanted = table[table["experiment"].isin(NETWORKS) & (table["version"] == "chapter")]
-    for file, group in wanted.groupby(["folder", "file"], sort=False):
-        parts = {label: row for label, row in zip(group["label"], group.to_dict("records"), strict=True)}
+    files = {}
+    for row in wanted.to_dict("records"):
+        files.setdefault((row["folder"], row["file"]), {})[row["label"]] = row
+    for (_, file), parts in files.items():
         try:
             rows.append(_row(parts["epoch"], parts["validation"], names))
         except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
-            problems.append(f"{file[1]}: no usable training of the chapter in it ({type(error).__name__}: {error})")
+            problems.append(f"{file}: no usable training of the chapter in it ({type(error).__name__}: {error})")
     return rows, problems
 
 
@@ -187,7 +199,7 @@ def _row(epoch: dict, validation: dict, names: Sequence[str]) -> Row:
     )
     conditions = {
         "stand-in": epoch["stand_in"],
-        "dtype": str(epoch["dtype"])[:20],
+        "dtype": epoch["dtype"] if str(epoch["dtype"]).isidentifier() else "unknown",
         "jit_compile": epoch["jit_compile"] is True,
         "TF32": epoch["tf32"] is True,
         "epochs": len(training.values) + 1,

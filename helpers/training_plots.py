@@ -95,11 +95,11 @@ def fifteen_epochs(rows: Sequence, axes: Sequence) -> Sequence:
     left.set(xlabel="15 epochs (s)", yticks=places, yticklabels=texts)
     left.margins(x=0.2)
     for place, row in enumerate(rows):
-        share = 100.0 if row.base is None else None if row.less is None else (1 - row.less) * 100
-        if share is None:
+        less = 0.0 if row.is_base else row.less
+        if less is None:
             right.text(2, place, "not compared", va="center", fontsize=8)
         else:
-            right.barh(place, share, color=inks[place], height=0.6)
+            right.barh(place, (1 - less) * 100, color=inks[place], height=0.6)
     right.axvline(70, color="#444444", linestyle=LINE["published"], label="GT 720, published: about 70 % on average")
     right.set(xlabel="share of the CPU's time (%)", yticks=[], ylim=left.get_ylim())
     for ax in axes:

@@ -97,6 +97,14 @@ def test_the_gpu_is_compared_with_the_cpu_of_the_same_machine(tmp_path):
     assert verdicts == {("other", "CPU"): "", ("cpu", "CPU"): "", ("gpu", "GPU"): "too close to call"}
 
 
+def test_a_gpu_without_any_cpu_is_not_compared(tmp_path):
+    """It is no base either."""
+    found = compare.chapter(write(tmp_path / "r", record(**GPU)))
+
+    assert [row.verdict for row in found.rows] == ["not compared: there is no CPU run"]
+    assert found.rows[0].less is None and not found.rows[0].is_base
+
+
 def test_both_times_stand_beside_every_speed_up(tmp_path):
     """A ratio alone hides what became slower."""
     table = compare.chapter(write(tmp_path / "r", record(), record(seconds=1.0, **GPU))).table()
