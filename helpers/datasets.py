@@ -171,30 +171,33 @@ def inventory() -> dict[str, str]:
     """Return for each set of pictures in words what is here, from where, and how to get it without internet."""
     found = {}
     for images in published.KNOWN.values():
-        lines = []
-        for where, folder in places().items():
-            for source in image_files.sources(images, folder):
-                try:
-                    for part in ("train", "test"):
-                        image_files.read(source, part, [range(images.examples(part))], images, "uint8")
-                except DataError as problem:
-                    lines.append(f"  {where}: {problem}")
-                else:
-                    lines.append(f"  {source.name} in {where} ({folder}): whole and real")
-                    break
-            else:
-                continue
-            break
-        else:
+        is_here, lines = _looked_for(images)
+        if not is_here:
             lines += [
                 f"  {MISSING}; looked for in {', '.join(f'{where} ({folder})' for where, folder in places().items())}",
                 "  With internet, the notebooks fetch it. Without: on another computer, fetch",
-                f"    {images.url} (SHA-256 {images.sha256[:12]}…)",
+                f"    {images.url}",
+                f"    (SHA-256 {images.sha256})",
                 f"  and put {images.file} into data/ of this project, or into a folder that $COURSE_DATA names.",
                 "  Many computers can share one such folder; it is only read.",
             ]
         found[images.name] = "\n".join([f"{images.name}: {images.title}", *lines])
     return found
+
+
+def _looked_for(images: published.Images) -> tuple[bool, list[str]]:
+    """Return whether all of these images can be read from somewhere, and what was found on the way."""
+    lines = []
+    for where, folder in places().items():
+        for source in image_files.sources(images, folder):
+            try:
+                for part in ("train", "test"):
+                    image_files.read(source, part, [range(images.examples(part))], images, "uint8")
+            except DataError as problem:
+                lines.append(f"  {where}: {problem}")
+            else:
+                return True, [*lines, f"  {source.name} in {where} ({folder}): whole and real"]
+    return False, lines
 
 
 def is_offline() -> bool:

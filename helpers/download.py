@@ -21,7 +21,7 @@ BY_HAND = "Or fetch it elsewhere: `course data` says how."
 
 
 def fetch(url: str, folder: Path, sha256: str, *, clock: Callable[[], float] = time.monotonic) -> Path:
-    """Return the path of the file in `folder`, fetched from `url`, whole or not at all.
+    """Return the path of the file in `folder`, fetched from `url`, whole or not at all; never in place of another.
 
     Raises `DataError` for a server that refuses or hangs, for a file that is not the published one, and for
     a folder that cannot be written.
@@ -30,6 +30,14 @@ def fetch(url: str, folder: Path, sha256: str, *, clock: Callable[[], float] = t
 
     name = url.rpartition("/")[2]
     target, draft = folder / name, folder / f".{name}.{uuid.uuid4().hex[:8]}.part"  # two kernels may fetch at once
+    if target.exists():
+        if hashlib.sha256(target.read_bytes()).hexdigest() == sha256:  # another kernel was faster
+            return target
+        raise DataError(
+            f"{name} was not fetched: in {folder.name}/ is another file of that name.",
+            "A file that is there is never replaced.",
+            "Take it away, and the published one is fetched.",
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         try:

@@ -105,7 +105,8 @@ def read(source: Source, part: str, wanted: Sequence[range], images: Images, dty
                 y_out[to] = y[take]
             del x, y
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, tarfile.TarError) as error:
-        raise _damaged(source.name, str(error) or type(error).__name__) from error
+        why = getattr(error, "strerror", None) or str(error) or type(error).__name__  # strerror tells no path
+        raise _damaged(source.name, why) from error
     return found
 
 

@@ -86,7 +86,7 @@ def test_two_can_fetch_the_same_file_at_once(server, tmp_path):
 def test_what_goes_wrong_is_said_in_words_and_leaves_nothing(how, words, server, tmp_path, monkeypatch):
     """With the file, the address, and how to do without."""
     monkeypatch.setattr(download, "SILENCE", 0.2)
-    mine = tmp_path / "mnist.npz"
+    mine = tmp_path / "other.npz"
     mine.write_bytes(b"somebody's own file")
 
     with pytest.raises(DataError, match=words) as caught:
@@ -94,6 +94,19 @@ def test_what_goes_wrong_is_said_in_words_and_leaves_nothing(how, words, server,
 
     assert f"{server}/{how}/mnist.npz" in str(caught.value) and "`course data`" in str(caught.value)
     assert list(tmp_path.iterdir()) == [mine] and mine.read_bytes() == b"somebody's own file"
+
+
+def test_a_file_that_is_there_is_never_replaced(server, tmp_path):
+    """Keras would: it deletes a file whose sum is another. The published one itself is simply taken."""
+    mine = tmp_path / "mnist.npz"
+    mine.write_bytes(b"somebody's own file")
+
+    with pytest.raises(DataError, match="another file of that name.*never replaced.*Take it away"):
+        download.fetch(f"{server}/ok/mnist.npz", tmp_path, SUM)
+
+    assert mine.read_bytes() == b"somebody's own file"
+    mine.write_bytes(CONTENT)
+    assert download.fetch("http://127.0.0.1:9/mnist.npz", tmp_path, SUM) == mine
 
 
 def test_a_download_that_trickles_ends(server, tmp_path):

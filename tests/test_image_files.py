@@ -203,6 +203,18 @@ def test_arrays_that_would_not_fit_are_refused_before_they_are_made(tmp_path):
         everything(SMALL_MNIST, only(SMALL_MNIST, tmp_path))
 
 
+def test_a_file_that_vanished_is_said_without_its_path(tmp_path):
+    """A notebook and a record tell nothing of the reader's folders."""
+    path = files.write_npz(tmp_path, SMALL_MNIST)
+    source = only(SMALL_MNIST, tmp_path)
+    path.unlink()
+
+    with pytest.raises(DataError, match=r"mnist\.npz cannot be used: No such file or directory\.") as caught:
+        everything(SMALL_MNIST, source)
+
+    assert str(tmp_path) not in str(caught.value)
+
+
 def test_a_folder_without_pictures_has_no_source(tmp_path):
     """Neither has one that does not exist, nor one with three of the four files."""
     files.write_idx(tmp_path, SMALL_MNIST)
