@@ -80,7 +80,11 @@ def add(record: Record, version: str, trained: Training) -> None:
     `version` says which training it was: that of the table is "chapter".
     """
     varied = {"version": version, "way": trained.way, "jit_compile": trained.flags["jit_compile"]}
-    varied |= {"batch_size": trained.batch_size, "test_accuracy": trained.final["accuracy"]}
+    varied |= {
+        "dtype": trained.flags["dtype"],
+        "batch_size": trained.batch_size,
+        "test_accuracy": trained.final["accuracy"],
+    }
     record.add("epoch", trained.epochs, examples=trained.examples, steps=trained.steps, **varied)
     record.add("validation", trained.validation, examples=trained.looks, **varied)
     if version == "chapter":

@@ -101,8 +101,8 @@ def _data(_options) -> int:
     from helpers import datasets
 
     found = datasets.inventory()
-    print("\n".join(found.values()))
-    return int(any(datasets.MISSING in words for words in found.values()))
+    print("\n".join(words for _, words in found.values()))
+    return int(not all(is_here for is_here, _ in found.values()))
 
 
 def _refresh(options) -> int:

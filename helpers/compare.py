@@ -56,7 +56,7 @@ class Row:
     @property
     def place(self) -> tuple:
         """What a row stands for: only one is shown for each, and base rows are looked for by it."""
-        alike = tuple(self.conditions[name] for name in ("stand-in", "dtype", "jit_compile", "TF32"))
+        alike = tuple(value for name, value in self.conditions.items() if name not in ("epochs", "pictures"))
         return (self.folder, self.machine, self.environment, self.device, self.device_name, *alike)
 
     @property
@@ -78,6 +78,14 @@ class Row:
         if self.unlike:
             return f"not compared: {', '.join(self.unlike)}"
         return Comparison(self.base.step, self.step).verdict
+
+    @property
+    def opponent(self) -> str:
+        """The device to compare with and its time."""
+        if self.base is None:
+            return ""
+        where = "" if self.base.machine == self.machine else f" of another machine ({self.base.device_name})"
+        return f"{self.base.device}{where}, {format_seconds(self.base.whole.seconds)}"
 
     @property
     def less(self) -> float | None:
@@ -105,7 +113,7 @@ class Chapter:
                 "device": f"{row.device} · {row.device_name}",
                 "environment": row.environment,
                 "15 epochs": str(row.whole),
-                "against": f"{row.base.device}, {format_seconds(row.base.whole.seconds)}" if row.base else "",
+                "against": row.opponent,
                 "training is": row.verdict,
                 "test accuracy": "stand-in" if row.accuracy is None else f"{row.accuracy:.1%}",
             }
@@ -118,9 +126,9 @@ class Chapter:
         found = {}
         for row in self.rows:
             if row.less is not None:
-                found.setdefault(row.place[:5], {})[row.network] = row.less
+                found.setdefault(row.place, {})[row.network] = row.less
         lines = []
-        for (folder, _, environment, device, name), less in found.items():
+        for (folder, _, environment, device, name, *_), less in found.items():
             mean = statistics.mean(less.values())
             lines.append(
                 f"{device} · {name} ({environment} environment, {folder}): {abs(mean):.0%} "
@@ -142,7 +150,7 @@ class Chapter:
 def chapter(*folders: str | Path) -> Chapter:
     """Read the records of folders and return the chapter's table; earlier folders come first."""
     table, problems = results.read(*folders)
-    names = [str(folder) for folder in folders]
+    names = _short(folders)
     rows, faults = _rows(table, names)
     kept = {}
     for row in sorted(rows, key=lambda row: (len(row.training.values) * row.training.examples, row.utc)):
@@ -151,6 +159,16 @@ def chapter(*folders: str | Path) -> Chapter:
     base = _bases(order)
     found = [replace(row, base=base(row)) for row in order]
     return Chapter(found, len(rows) - len(found), [*problems, *faults])
+
+
+def _short(folders: Sequence[str | Path]) -> list[str]:
+    """Return as much of the end of each path as tells it from the others; a page tells no more."""
+    parts = [Path(folder).absolute().parts for folder in folders]
+    for length in range(1, max(map(len, parts), default=1)):
+        names = ["/".join(part[-length:]) for part in parts]
+        if len(set(names)) == len(set(parts)):
+            return names
+    return [str(folder) for folder in folders]
 
 
 def _bases(rows: Sequence[Row]) -> Callable[[Row], Row | None]:
@@ -165,7 +183,7 @@ def _bases(rows: Sequence[Row]) -> Callable[[Row], Row | None]:
 
     def base(row: Row) -> Row | None:
         def distance(other: Row) -> tuple:
-            return other.environment != "CPU", row.kind != "CPU" and other.conditions != row.conditions
+            return row.kind != "CPU" and other.conditions != row.conditions, other.environment != "CPU"
 
         same = on_machine.get((row.network, row.machine))
         found = min(same, key=distance) if same else anywhere.get(row.network)
@@ -192,19 +210,26 @@ def _rows(table, names: Sequence[str]) -> tuple[list[Row], list[str]]:
 
 
 def _row(epoch: dict, validation: dict, names: Sequence[str]) -> Row:
-    numbers = [_count(epoch[name], name) for name in ("examples", "steps", "batch_size")]
+    examples, steps, batch = (_count(epoch[name], name) for name in ("examples", "steps", "batch_size"))
+    if steps not in (examples // batch, -(-examples // batch)) or len(epoch["values"]) != len(validation["values"]):
+        raise ValueError(f"{steps} steps do not fit {examples} examples, or epochs and validations differ")
+    if not isinstance(epoch["device"], str) or not str(epoch["dtype"]).isidentifier():
+        raise ValueError("its device or its dtype is not known")
     training, looks = (
         Part(_seconds(row["first"]), [_seconds(v) for v in row["values"]], _count(row["examples"], "examples"))
         for row in (epoch, validation)
     )
     conditions = {
         "stand-in": epoch["stand_in"],
-        "dtype": epoch["dtype"] if str(epoch["dtype"]).isidentifier() else "unknown",
-        "jit_compile": epoch["jit_compile"] is True,
-        "TF32": epoch["tf32"] is True,
+        "dtype": epoch["dtype"],
+        "jit_compile": _switch(epoch["jit_compile"], "jit_compile"),
+        "TF32": _switch(epoch["tf32"], "tf32"),
+        "oneDNN": str(epoch["onednn"])[:20],
+        "threads": f"{epoch['intra_op_threads']}+{epoch['inter_op_threads']}"[:20],
+        "TensorFlow": str(epoch["tensorflow"])[:20],
         "epochs": len(training.values) + 1,
-        "pictures": numbers[0],
-        "batch size": numbers[2],
+        "pictures": examples,
+        "batch size": batch,
     }
     accuracy = None if epoch["stand_in"] else _share(epoch["final_accuracy"])
     return Row(
@@ -217,7 +242,7 @@ def _row(epoch: dict, validation: dict, names: Sequence[str]) -> Row:
         conditions=conditions,
         training=training,
         validation=looks,
-        steps=numbers[1],
+        steps=steps,
         accuracy=accuracy,
         utc=epoch["utc"],
         file=epoch["file"],
@@ -230,6 +255,12 @@ def _count(value, name: str) -> int:
     return int(value)
 
 
+def _switch(value, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r:.20}, not true or false")
+    return value
+
+
 def _share(value) -> float:
     if value is None or not 0 <= value <= 1:
         raise ValueError("it has no accuracy in the end: was the run cut off?")
@@ -237,6 +268,6 @@ def _share(value) -> float:
 
 
 def _seconds(value) -> float:
-    if isinstance(value, bool) or not 0 < value < 1e9:
+    if isinstance(value, bool) or not 1e-9 < value < 1e9:
         raise ValueError(f"a time is {value!r:.50}")
     return float(value)

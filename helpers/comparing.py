@@ -59,6 +59,9 @@ class Comparison:
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
     """Return two of the sorted values that hold the true median with 84 %, by the binomial distribution."""
     ordered, n = sorted(values), len(values)
+    if n > 200:  # there the normal distribution is as good, and fast
+        cut = math.floor(n / 2 - 1.405 * math.sqrt(n) / 2)
+        return ordered[cut], ordered[n - 1 - cut]
     tails = [sum(math.comb(n, i) for i in range(cut + 1)) / 2**n for cut in range((n + 1) // 2)]
     cut = max((cut for cut, tail in enumerate(tails) if tail <= TAIL), default=0)
     return ordered[cut], ordered[n - 1 - cut]

@@ -13,7 +13,6 @@ from helpers.parameters import PROJECT
 CENTRES = ((13, 12), (8, 6))
 DEVIATION = 2
 PUBLISHED_POINTS = 1_000_000
-MISSING = "not here"
 ROAD_PICTURE = (66, 200, 3)  # height, width, colours: the input of the question's bigger network
 
 
@@ -162,26 +161,26 @@ def _known(name: str) -> published.Images:
 def places() -> dict[str, Path]:
     """Return the folders in which pictures are looked for, in order, by what to call them in a record."""
     keras_home = os.environ.get("KERAS_HOME") or "~/.keras"
-    found = {"data/": PROJECT / "data", "Keras' cache": Path(keras_home).expanduser() / "datasets"}
+    found = {"data/": PROJECT / "data", "Keras' cache": Path(os.path.expanduser(keras_home)) / "datasets"}
     given = os.environ.get("COURSE_DATA")
-    return {"$COURSE_DATA": Path(given).expanduser(), **found} if given else found
+    return {"$COURSE_DATA": Path(os.path.expanduser(given)), **found} if given else found
 
 
-def inventory() -> dict[str, str]:
-    """Return for each set of pictures in words what is here, from where, and how to get it without internet."""
+def inventory() -> dict[str, tuple[bool, str]]:
+    """Return for each set of pictures whether it is here, and in words: from where, or how to get it without internet."""
     found = {}
     for images in published.KNOWN.values():
         is_here, lines = _looked_for(images)
         if not is_here:
             lines += [
-                f"  {MISSING}; looked for in {', '.join(f'{where} ({folder})' for where, folder in places().items())}",
+                f"  not here; looked for in {', '.join(f'{where} ({folder})' for where, folder in places().items())}",
                 "  With internet, the notebooks fetch it. Without: on another computer, fetch",
                 f"    {images.url}",
                 f"    (SHA-256 {images.sha256})",
                 f"  and put {images.file} into data/ of this project, or into a folder that $COURSE_DATA names.",
                 "  Many computers can share one such folder; it is only read.",
             ]
-        found[images.name] = "\n".join([f"{images.name}: {images.title}", *lines])
+        found[images.name] = is_here, "\n".join([f"{images.name}: {images.title}", *lines])
     return found
 
 
@@ -196,7 +195,7 @@ def _looked_for(images: published.Images) -> tuple[bool, list[str]]:
             except DataError as problem:
                 lines.append(f"  {where}: {problem}")
             else:
-                return True, [*lines, f"  {source.name} in {where} ({folder}): whole and real"]
+                return True, [*lines, f"  {source.name} in {where} ({folder}): all pictures are there"]
     return False, lines
 
 
@@ -207,6 +206,8 @@ def is_offline() -> bool:
 def _sources(images: published.Images, problems: list[str]):
     """Yield (where, source) for everything that may hold these images; why nothing was fetched goes to `problems`."""
     for where, folder in places().items():
+        if where == "$COURSE_DATA" and not folder.is_dir():
+            problems.append("$COURSE_DATA names a folder that is not there.")
         for source in image_files.sources(images, folder):
             yield where, source
     if is_offline():

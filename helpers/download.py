@@ -30,22 +30,17 @@ def fetch(url: str, folder: Path, sha256: str, *, clock: Callable[[], float] = t
 
     name = url.rpartition("/")[2]
     target, draft = folder / name, folder / f".{name}.{uuid.uuid4().hex[:8]}.part"  # two kernels may fetch at once
-    if target.exists():
-        if hashlib.sha256(target.read_bytes()).hexdigest() == sha256:  # another kernel was faster
-            return target
-        raise DataError(
-            f"{name} was not fetched: in {folder.name}/ is another file of that name.",
-            "A file that is there is never replaced.",
-            "Take it away, and the published one is fetched.",
-        )
     try:
+        if _is_there(target, sha256):
+            return target
         folder.mkdir(parents=True, exist_ok=True)
         try:
             with requests.get(url, stream=True, timeout=(CONNECT, SILENCE)) as answer:
                 answer.raise_for_status()
                 found = _save(answer, draft, name, clock() + LONGEST, clock)
             if found == sha256:
-                os.replace(draft, target)
+                if not _is_there(target, sha256):
+                    os.replace(draft, target)
                 return target
         finally:
             draft.unlink(missing_ok=True)
@@ -53,9 +48,9 @@ def fetch(url: str, folder: Path, sha256: str, *, clock: Callable[[], float] = t
         raise _in_words(url, error) from error
     except OSError as error:
         raise DataError(
-            f"{name} cannot be written into {folder.name}/: {error.strerror or error}.",
+            f"{name} cannot be fetched into {folder.name}/: {error.strerror or 'REQUESTS_CA_BUNDLE names no file'}.",
             "A folder is needed in which you may write, with room for the file.",
-            "Make room there. " + BY_HAND,
+            BY_HAND,
         ) from error
     raise DataError(
         f"What came from {url} is not the published file (its SHA-256 is {found[:12]}…).",
@@ -64,12 +59,26 @@ def fetch(url: str, folder: Path, sha256: str, *, clock: Callable[[], float] = t
     )
 
 
+def _is_there(target: Path, sha256: str) -> bool:
+    """Return whether the published file is there already; raise if it is another one."""
+    if not os.path.lexists(target):
+        return False
+    if hashlib.sha256(target.read_bytes()).hexdigest() == sha256:  # another kernel was faster
+        return True
+    raise DataError(
+        f"{target.name} was not fetched: in {target.parent.name}/ is another file of that name.",
+        "A file that is there is never replaced.",
+        "Take it away, and the published one is fetched.",
+    )
+
+
 def _save(answer, draft: Path, name: str, end: float, clock: Callable[[], float]) -> str:
     """Write the body of an answer and return its SHA-256."""
     import requests
 
     digest = hashlib.sha256()
-    total = int(answer.headers.get("content-length", 0)) or None
+    length = answer.headers.get("content-length", "")
+    total = int(length) if length.isdigit() else None
     with open(draft, "wb") as file, progress((), name, total=total, unit="B", unit_scale=True) as line:
         for chunk in answer.iter_content(CHUNK):
             file.write(chunk)

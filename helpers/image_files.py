@@ -9,6 +9,7 @@ import hashlib
 import math
 import pickle
 import tarfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,6 +40,11 @@ IDX_FOLDERS = ("", "mnist", "MNIST/raw")
 BATCH_FOLDERS = ("cifar-10-batches-py", "", "cifar-10-batches-py-target/cifar-10-batches-py")
 ARCHIVES = ("cifar-10-python.tar.gz", "cifar-10-batches-py-target_archive", "cifar-10-batches-py.tar.gz")
 LARGEST_BATCH = 40_000_000  # bytes; each of the published ones has 31 million
+# What the readers of zip, gzip, tar and NumPy raise for files that are damaged, encrypted, or only pretend.
+UNREADABLE = (
+    OSError, ValueError, KeyError, EOFError, RuntimeError, MemoryError, SyntaxError,
+    zipfile.BadZipFile, zlib.error, tarfile.TarError, tokenize.TokenError,
+)  # fmt: skip
 IDX = {"train": ("train-images", "train-labels"), "test": ("t10k-images", "t10k-labels")}
 
 
@@ -61,23 +67,27 @@ class Source:
 def sources(images: Images, folder: Path) -> Iterator[Source]:
     """Yield what a folder may hold of these images, in any usual form; none where it has no such file."""
     archive = folder / f"{images.name}.npz"
-    if archive.is_file():
+    if _is_file(archive):
         yield Source(archive.name, lambda part: [_npz(images, archive, part)])
     if images.name == "mnist":
         for place in IDX_FOLDERS:
             found = {part: [_idx_path(folder / place, name) for name in names] for part, names in IDX.items()}
             if all(path for paths in found.values() for path in paths):
                 yield Source("four idx files", lambda part, found=found: [_idx(images, *found[part], part)])
-                return
         return
     for place in BATCH_FOLDERS:
-        if (folder / place / "data_batch_1").is_file():
+        if _is_file(folder / place / "data_batch_1"):
             yield Source("cifar-10-batches-py", lambda part, at=folder / place: _batch_folder(images, at, part))
-            break
     for name in ARCHIVES:
-        if (folder / name).is_file():
+        if _is_file(folder / name):
             yield Source(name, lambda part, path=folder / name: _batch_archive(images, path, part))
-            break
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a folder that may not be looked into
+        return False
 
 
 def read(source: Source, part: str, wanted: Sequence[range], images: Images, dtype: str) -> list[tuple]:
@@ -104,7 +114,7 @@ def read(source: Source, part: str, wanted: Sequence[range], images: Images, dty
                     np.multiply(x[take], np.float32(1 / 255), out=x_out[to], dtype="float32")
                 y_out[to] = y[take]
             del x, y
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, tarfile.TarError) as error:
+    except UNREADABLE as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__  # strerror tells no path
         raise _damaged(source.name, why) from error
     return found
@@ -127,12 +137,17 @@ def _check(images: Images, part: str, x: "np.ndarray", y: "np.ndarray") -> tuple
     import numpy as np
 
     count = images.examples(part)
+    if not isinstance(x, np.ndarray) or not isinstance(y, np.ndarray):
+        raise ValueError("it holds no arrays")
     y = y.reshape(-1)
-    if x.dtype != "uint8" or x.size != count * math.prod(images.shape) or len(x) != count:
+    shapes = {(count, *images.shape), (count, *images.shape[:2]) if images.shape[-1] == 1 else ()}
+    if x.dtype != "uint8" or x.shape not in shapes:
         raise ValueError(f"the pictures are {x.dtype} {x.shape}, not uint8 {(count, *images.shape)}")
     if y.dtype.kind not in "iu" or len(y) != count or y.min() < 0 or y.max() >= len(images.classes):
         raise ValueError(f"the labels are not {count} whole numbers from 0 to {len(images.classes) - 1}")
-    if tuple(np.bincount(y, minlength=len(images.classes)).tolist()) != tuple(images.label_counts[part]):
+    if tuple(np.bincount(y.astype("int64"), minlength=len(images.classes)).tolist()) != tuple(
+        images.label_counts[part]
+    ):
         raise ValueError(f"its {part} part has other numbers of each class than the published one")
     return x.reshape(count, *images.shape), y
 
@@ -154,7 +169,7 @@ def _npz(images: Images, path: Path, part: str) -> Piece:
 def _idx_path(folder: Path, name: str) -> Path | None:
     kind = "idx3" if "images" in name else "idx1"
     usual = [f"{name}{dot}{kind}-ubyte{gz}" for dot in "-." for gz in ("", ".gz")]
-    return next((folder / file for file in usual if (folder / file).is_file()), None)
+    return next((folder / file for file in usual if _is_file(folder / file)), None)
 
 
 def _idx(images: Images, pictures: Path, labels: Path, part: str) -> Piece:

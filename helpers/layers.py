@@ -9,10 +9,10 @@ OPTIMIZER = "optimizer"
 
 
 def times(model, *, batch_size: int, device, seconds: float = 1.0) -> dict[str, Measurement]:
-    """Measure every layer of a compiled model on its own, forward and back, and the optimizer; all in turn.
+    """Measure every layer of a freshly compiled model on its own, forward and back, and the optimizer; all in turn.
 
     Each works on random numbers of its real shape, as one TensorFlow function. As in training, the first layer
-    with weights computes no gradient for its input. Layers that only change the shape are left out. A call
+    with weights computes no gradient for its input. Flatten layers are left out. A call
     of a function takes some time of its own, which is in every one of them; tracing is in none.
     """
     import tensorflow as tf

@@ -237,5 +237,5 @@ def _gain(ratio: float) -> str:
 
 def new_axes(columns: int = 1, height: float = 4.2):
     """Return the axes of a new picture: one, or several side by side."""
-    _, axes = plt.subplots(1, columns, figsize=(7.2 if columns == 1 else 9.6, height))
+    _, axes = plt.subplots(1, columns, figsize=(7.2 if columns == 1 else 9.6, min(height, 100)))
     return axes

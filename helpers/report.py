@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 from helpers import machine, notebooks
+from helpers.errors import ParameterError
 
 
 def write_html(notebook: Path) -> Path:
@@ -37,7 +38,10 @@ def write_index(run: dict, out: Path) -> Path:
 
 
 def write_comparison(found, target: Path) -> Path:
-    """Write the chapter's table (a `compare.Chapter`) as one page with its picture; all text is escaped."""
+    """Write the chapter's table (a `compare.Chapter`) as one page with its picture; all text is escaped.
+
+    Raises `ParameterError` for a file that is no page, or that cannot be written.
+    """
     import base64
     import io
 
@@ -62,8 +66,18 @@ def write_comparison(found, target: Path) -> Path:
         problems=found.problems,
         picture=base64.b64encode(picture.getvalue()).decode(),
     )
-    target.write_text(text, encoding="utf-8")
-    return target
+    problem = "" if target.suffix in (".html", ".htm") else "its name does not end in .html"
+    try:
+        if not problem:
+            target.write_text(text, encoding="utf-8")
+            return target
+    except OSError as error:
+        problem = error.strerror
+    raise ParameterError(
+        f"The page cannot be written to {target}: {problem}.",
+        "Accepted is the name of a page in a folder that exists.",
+        "Use --html class.html, for example.",
+    )
 
 
 def summary(rows: list[dict]) -> str:

@@ -27,6 +27,7 @@ COLUMNS = (
     "preset", "stand_in", "final_accuracy", "folder", "file",
     "label", "unit", "median", "low", "high", "n", "first", "values",
 )  # fmt: skip
+SWITCHES = ("jit_compile", "dtype", "tf32", "onednn", "intra_op_threads", "inter_op_threads")  # of the flags
 LARGEST_FILE = 20_000_000  # bytes; a record of ours has a few thousand
 
 
@@ -144,7 +145,7 @@ def read(*folders: str | Path):
     """Return (table, problems): a pandas row per measurement of every record in the folders.
 
     A file that cannot be used is named in `problems` and left alone. The columns are `COLUMNS` and what was
-    varied (`size`, `batch_size`, …), with `jit_compile`, `dtype` and `tf32`.
+    varied (`size`, `batch_size`, …), with the flags in `SWITCHES`.
     `low` and `high` are quartiles; `environment` is "GPU" where TensorFlow
     was built for CUDA, else "CPU"; `folder` counts the folders from 0.
     """
@@ -163,7 +164,8 @@ def read(*folders: str | Path):
                 problems.append(f"{path.name}: {problem}")
             else:
                 rows.extend(_rows(record, place, path.name))
-    return (pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(COLUMNS))), problems
+    table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=list(COLUMNS))
+    return table, [_printable(problem) for problem in problems]
 
 
 def _load(path: Path) -> tuple[dict, str]:
@@ -173,7 +175,7 @@ def _load(path: Path) -> tuple[dict, str]:
             return {}, f"larger than {LARGEST_FILE:,} bytes"
         record = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
     except (OSError, ValueError, RecursionError) as error:
-        return {}, f"cannot be read ({error})"
+        return {}, f"cannot be read ({getattr(error, 'strerror', None) or error})"
     problem = _fault(record)
     return ({}, problem) if problem else (record, "")
 
@@ -218,13 +220,13 @@ def _rows(record: dict, folder: int, file: str) -> Iterator[dict]:
         "stand_in": bool(record["data"] and record["data"]["stand_in"]),
         "final_accuracy": record.get("final", {}).get("test_accuracy"),
         "folder": folder,
-        "file": file,
+        "file": _printable(file),
     }
     for row in record["measurements"]:
         varied = {name: value for name, value in row.items() if name not in ("label", "unit", "values", "first")}
         low, high = quartiles(row["values"])
         numbers = {"median": statistics.median(row["values"]), "low": low, "high": high, "n": len(row["values"])}
-        varied = {**{name: flags.get(name) for name in ("jit_compile", "dtype", "tf32")}, **varied}
+        varied = {**{name: flags.get(name) for name in SWITCHES}, **varied}
         yield {
             **varied,
             **shared,

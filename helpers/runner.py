@@ -94,8 +94,9 @@ def run(wanted: list[str], preset: str | None, given: dict[str, str], out: Path,
     parameters.refuse_unknown(given, sorted({name for path in paths.values() for name in names_of(path)}))
     plan = [_row(path, preset, given) for path in paths.values()]
     _make_folder(out)
-    if os.environ.get("COURSE_RESULTS"):  # kernels run in another folder
-        os.environ["COURSE_RESULTS"] = str(Path(os.environ["COURSE_RESULTS"]).expanduser().absolute())
+    for name in ("COURSE_RESULTS", "COURSE_DATA"):  # kernels run in another folder
+        if os.environ.get(name):
+            os.environ[name] = str(Path(os.environ[name]).expanduser().absolute())
     rows = _take_up(plan, out, resume)
     started = _now()
     state = {"started": started, "notebooks": rows}

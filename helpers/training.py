@@ -77,11 +77,11 @@ class Run:
         with _on(self.device):
             seconds, logs = self.train_epoch()
             self._require_numbers(float(logs["loss"]), f"in epoch {len(self.seconds) + 1}")
-            self.seconds.append(seconds)
-            if self.task.validation:
-                seconds, found = clocked(lambda: self.evaluate(self.task.validation))
-                self.validation_seconds.append(seconds)
+            if self.task.validation is not None:
+                look, found = clocked(lambda: self.evaluate(self.task.validation))
                 logs = {**logs, **{f"val_{name}": value for name, value in found.items()}}
+                self.validation_seconds.append(look)
+        self.seconds.append(seconds)
         for name, value in logs.items():
             self.history.setdefault(name, []).append(float(value))
 
@@ -104,7 +104,7 @@ class Run:
             )
         with _on(self.device):
             devices.verify(list(self.variables), self.device)
-            final = self.evaluate(self.task.test or self.task.data)
+            final = self.evaluate(self.task.data if self.task.test is None else self.task.test)
             used = devices.verify(final, self.device)
         final = {name: float(value) for name, value in final.items()}
         self._require_numbers(final["loss"], "in the end")
@@ -151,14 +151,13 @@ class Way:
         with _on(device):
             model = compiled(task, self.jit_compile, seed)
             train_epoch = self.prepare(model, task, int(batch_size), seed)
-        dtype = str(model.trainable_variables[0].dtype)
         return Run(
             label=self.label,
             task=task,
             device=device,
             batch_size=int(batch_size),
             steps=self.rounding(len(task.data) / batch_size),
-            flags={"jit_compile": self.jit_compile, "dtype": dtype, "shuffles": self.shuffles},
+            flags={"jit_compile": self.jit_compile, "dtype": model.compute_dtype, "shuffles": self.shuffles},
             model=model,
             variables=model.trainable_variables,
             train_epoch=train_epoch,
@@ -249,6 +248,7 @@ def check(task: Task, batch_size: int, device: Device) -> None:
     for part in (task.data, task.validation, task.test):
         if part is not None:
             part.check()
+            check_batch_size(1, len(part))
     devices.require_memory(device, 3 * (task.data.x.nbytes + task.data.y.nbytes))  # here, there, and a shuffled copy
 
 

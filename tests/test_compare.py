@@ -10,6 +10,8 @@ import pytest
 from helpers import chapter, cli, compare
 from helpers.chapter import Part
 
+THREADS = {"intra_op_threads": 0, "inter_op_threads": 0}
+
 
 def record(
     network="mnist_mlp",
@@ -22,13 +24,15 @@ def record(
     cpu="AMD EPYC",
     epochs=15,
     examples=None,
+    batch=None,
     accuracy=0.95,
     version="chapter",
     stand_in=False,
     **flags,
 ) -> dict:
     """Return the record of a training with epochs of `seconds` seconds each, and a tenth for validation."""
-    batch, pictures, looks = chapter.NETWORKS[network]
+    usual, pictures, looks = chapter.NETWORKS[network]
+    batch = batch or usual
     examples = examples or pictures
     varied = {"version": version, "way": "Keras", "jit_compile": flags.get("jit_compile", False), "batch_size": batch}
     spread = [seconds * (1 + 0.001 * place) for place in range(epochs - 1)]
@@ -43,7 +47,7 @@ def record(
         "device": {"asked": device, "used": device, "name": name or cpu, "kind": device[:3]},
         "machine": {"cpu": cpu, "usable_cpus": 2, "memory_bytes": 10**10, "system": "Linux", "gpus": []},
         "versions": {"tensorflow": "2.21.0", "cuda": cuda},
-        "flags": {"jit_compile": False, "dtype": "float32", "tf32": False, **flags},
+        "flags": {"jit_compile": False, "dtype": "float32", "tf32": False, "onednn": "default", **THREADS, **flags},
         "parameters": {"preset": "full"},
         "data": {"name": "mnist", "source": "mnist.npz", "stand_in": stand_in},
         "measurements": [{"label": label, "unit": "s", **row, **varied} for label, row in times.items()],
@@ -91,7 +95,7 @@ def test_the_gpu_is_compared_with_the_cpu_of_the_same_machine(tmp_path):
     found = compare.chapter(other, cpu, gpu)
 
     (row,) = [row for row in found.rows if row.device == "GPU:0"]
-    assert row.base.folder == str(cpu) and row.verdict == "4.0 times faster"
+    assert row.base.folder == "cpu" and row.verdict == "4.0 times faster"
     assert row.less == pytest.approx(1 - (1 + 15 * 1.1) / (1 + 15 * 4.4), abs=0.01)
     verdicts = {(Path(row.folder).name, row.environment): row.verdict for row in found.rows if row.device == "CPU:0"}
     assert verdicts == {("other", "CPU"): "", ("cpu", "CPU"): "", ("gpu", "GPU"): "too close to call"}
@@ -123,6 +127,9 @@ def test_both_times_stand_beside_every_speed_up(tmp_path):
         ({"epochs": 4}, "epochs 4 against 15"),
         ({"examples": 1000}, "pictures 1000 against 55000"),
         ({"stand_in": True}, "stand-in True against False"),
+        ({"onednn": "0"}, "oneDNN 0 against default"),
+        ({"intra_op_threads": 1}, "threads 1+0 against 0+0"),
+        ({"batch": 1000}, "batch size 1000 against 100"),
     ],
 )
 def test_unlike_runs_are_not_compared_and_the_table_says_why(change, words, tmp_path):
@@ -171,11 +178,37 @@ def spoilt(name: str) -> dict:
     elif name == "no final":
         del found["final"]
     else:
-        epoch |= {"zero steps": {"steps": 0}, "text": {"steps": "<b>"}, "huge": {"examples": 10**400}}[name]
+        epoch |= {
+            "zero steps": {"steps": 0},
+            "wrong steps": {"steps": 1},
+            "text": {"steps": "<b>"},
+            "huge": {"examples": 10**400},
+            "a tiny time": {"values": [5e-324] * 14},
+            "one validation less": {"values": epoch["values"][1:]},
+            "no switch": {"jit_compile": None},
+            "a switch that is none": {"tf32": 1},
+        }.get(name, {})
+    if name == "no device":
+        found["device"]["used"] = None
     return found
 
 
-@pytest.mark.parametrize("fault", ["no validation", "no final", "zero steps", "text", "huge"])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "no validation",
+        "no final",
+        "zero steps",
+        "wrong steps",
+        "text",
+        "huge",
+        "a tiny time",
+        "one validation less",
+        "no switch",
+        "a switch that is none",
+        "no device",
+    ],
+)
 def test_a_record_without_what_the_table_needs_is_named_and_skipped(fault, tmp_path):
     """The others are shown all the same."""
     found = compare.chapter(write(tmp_path / "r", record(), spoilt(fault)))
@@ -240,3 +273,33 @@ def test_the_command_prints_the_table_and_says_when_there_is_none(tmp_path, caps
     printed = capsys.readouterr().out
     assert "No record of the three networks was found. Run notebooks 04, 05 and 06 first." in printed
     assert "nowhere cannot be read" in printed
+
+
+def test_a_page_is_written_only_where_a_page_may_be(tmp_path, capsys):
+    """Not over a record, not into a folder that is not there."""
+    folder = write(tmp_path / "r", record())
+    mine = folder / "mnist_mlp--0.json"
+    before = mine.read_bytes()
+
+    for page, words in ((mine, "does not end in .html"), (tmp_path / "missing" / "x.html", "No such file")):
+        assert cli.main(["compare", str(folder), "--html", str(page)]) == 2
+        assert words in capsys.readouterr().err
+
+    assert mine.read_bytes() == before
+
+
+def test_a_table_tells_only_the_end_of_a_path(tmp_path):
+    """As much as tells the folders apart."""
+    (tmp_path / "ann").mkdir()
+    (tmp_path / "bob").mkdir()
+    folders = [write(tmp_path / name / "results", record()) for name in ("ann", "bob")]
+
+    assert [row.folder for row in compare.chapter(*folders).rows] == ["ann/results", "bob/results"]
+    assert str(tmp_path) not in str(compare.chapter(folders[0]))
+
+
+def test_very_many_values_do_not_hang(tmp_path):
+    """A record may hold a hundred thousand."""
+    long = record(epochs=20_001)
+
+    assert len(compare.chapter(write(tmp_path / "r", record(), {**long, "device": record(**GPU)["device"]})).rows) == 2

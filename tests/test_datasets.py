@@ -278,10 +278,11 @@ def test_the_inventory_says_what_is_here_and_how_to_get_the_rest(places):
 
     found = datasets.inventory()
 
-    assert "mnist.npz in data/" in found["mnist"] and "whole and real" in found["mnist"]
-    assert "$COURSE_DATA: mnist.npz cannot be used" in found["mnist"]
-    assert datasets.MISSING in found["cifar10"] and files.CIFAR10.url in found["cifar10"]
-    assert all(str(place) in found["cifar10"] for place in places)
+    (is_here, mnist), (cifar_is_here, cifar) = found["mnist"], found["cifar10"]
+    assert is_here and "mnist.npz in data/" in mnist and "all pictures are there" in mnist
+    assert "$COURSE_DATA: mnist.npz cannot be used" in mnist
+    assert not cifar_is_here and "not here" in cifar and files.CIFAR10.url in cifar
+    assert all(str(place) in cifar for place in places)
 
 
 def test_labels_that_are_no_class_are_refused():
@@ -303,4 +304,12 @@ def test_course_data_prints_the_inventory(places, capsys):
     assert cli.main(["data"]) == 0
 
     first, second = capsys.readouterr().out.split("mnist: ")[1:]
-    assert datasets.MISSING in first and datasets.MISSING not in second
+    assert "not here" in first and "not here" not in second
+
+
+def test_a_folder_that_is_not_there_is_said(places, monkeypatch):
+    """Also a home that nobody has."""
+    for folder in ("/nowhere/at/all", "~nobody-of-this-name/data"):
+        monkeypatch.setenv("COURSE_DATA", folder)
+
+        assert datasets.load("mnist", 5).problems[0] == "$COURSE_DATA names a folder that is not there."

@@ -146,5 +146,5 @@ def test_a_folder_that_cannot_be_written(server, tmp_path):
     """A file is in its place, for example."""
     (tmp_path / "data").write_text("not a folder")
 
-    with pytest.raises(DataError, match="mnist.npz cannot be written into data/"):
+    with pytest.raises(DataError, match="mnist.npz cannot be fetched into data/"):
         download.fetch(f"{server}/ok/mnist.npz", tmp_path / "data", SUM)
