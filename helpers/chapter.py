@@ -79,12 +79,9 @@ def add(record: Record, version: str, trained: Training) -> None:
 
     `version` says which training it was: that of the table is "chapter".
     """
-    varied = {"version": version, "way": trained.way, "jit_compile": trained.flags["jit_compile"]}
-    varied |= {
-        "dtype": trained.flags["dtype"],
-        "batch_size": trained.batch_size,
-        "test_accuracy": trained.final["accuracy"],
-    }
+    switches = {name: trained.flags[name] for name in ("jit_compile", "dtype")}
+    varied = {"version": version, "way": trained.way, "batch_size": trained.batch_size, **switches}
+    varied["test_accuracy"] = trained.final["accuracy"]
     record.add("epoch", trained.epochs, examples=trained.examples, steps=trained.steps, **varied)
     record.add("validation", trained.validation, examples=trained.looks, **varied)
     if version == "chapter":

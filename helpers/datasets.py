@@ -167,7 +167,7 @@ def places() -> dict[str, Path]:
 
 
 def inventory() -> dict[str, tuple[bool, str]]:
-    """Return for each set of pictures whether it is here, and in words: from where, or how to get it without internet."""
+    """Return for each set of pictures whether it is here, and in words from where, or how to get it."""
     found = {}
     for images in published.KNOWN.values():
         is_here, lines = _looked_for(images)

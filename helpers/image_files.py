@@ -145,9 +145,8 @@ def _check(images: Images, part: str, x: "np.ndarray", y: "np.ndarray") -> tuple
         raise ValueError(f"the pictures are {x.dtype} {x.shape}, not uint8 {(count, *images.shape)}")
     if y.dtype.kind not in "iu" or len(y) != count or y.min() < 0 or y.max() >= len(images.classes):
         raise ValueError(f"the labels are not {count} whole numbers from 0 to {len(images.classes) - 1}")
-    if tuple(np.bincount(y.astype("int64"), minlength=len(images.classes)).tolist()) != tuple(
-        images.label_counts[part]
-    ):
+    counts = np.bincount(y.astype("int64"), minlength=len(images.classes))
+    if tuple(counts.tolist()) != images.label_counts[part]:
         raise ValueError(f"its {part} part has other numbers of each class than the published one")
     return x.reshape(count, *images.shape), y
 

@@ -31,6 +31,7 @@ ORDER = [
     "conditions",
     "results",
     "chapter",
+    "chapter_rows",
     "compare",
     "plots",
     "training_plots",
