@@ -29,12 +29,12 @@ class Whole:
     seconds: float
     low: float
     high: float  # the median epoch lies between these with 84 %; equal where all 15 epochs were trained
-    note: str  # "" where all 15 epochs were trained, else what it was calculated from
+    note: str  # "" for the chapter's experiment, else what it was calculated from, or how it differs
 
     def __str__(self) -> str:
         shown = format_seconds(self.seconds, self.high - self.low)
-        if not self.note:
-            return shown
+        if self.low == self.high:
+            return f"{shown} ({self.note})" if self.note else shown
         low, high = (format_seconds(edge, self.high - self.low) for edge in (self.low, self.high))
         return f"{shown} ({low} to {high}; {self.note})"
 
@@ -57,21 +57,23 @@ class Part:
         return extra + middle * factor, extra + low * factor, extra + high * factor
 
 
-def whole(network: str, training: Part, validation: Part) -> Whole:
+def whole(network: str, batch_size: int, training: Part, validation: Part) -> Whole:
     """Return the time of the chapter's 15 epochs of a network, measured or scaled up from what was measured."""
-    _, examples, looks = NETWORKS[network]
+    batch, examples, looks = NETWORKS[network]
+    notes = [] if batch_size == batch else [f"batches of {batch_size:,}"]
     epochs = len(training.values) + 1
     if (epochs, training.examples, validation.examples) == (EPOCHS, examples, looks):
         seconds = math.fsum([training.first, *training.values, validation.first, *validation.values])
-        return Whole(seconds, seconds, seconds, "")
+        return Whole(seconds, seconds, seconds, ", ".join(notes))
     parts = zip(training.scaled(examples), validation.scaled(looks), strict=True)
-    return Whole(*map(sum, parts), f"from {epochs} epochs of {training.examples:,} pictures")
+    notes.insert(0, f"from {epochs} epochs of {training.examples:,} pictures")
+    return Whole(*map(sum, parts), ", ".join(notes))
 
 
 def whole_of(network: str, trained: Training) -> Whole:
     """Return the time of 15 epochs that a training stands for."""
     parts = ((trained.epochs, trained.examples), (trained.validation, trained.looks))
-    return whole(network, *(Part(found.first, found.values, count) for found, count in parts))
+    return whole(network, trained.batch_size, *(Part(found.first, found.values, count) for found, count in parts))
 
 
 def add(record: Record, version: str, trained: Training) -> None:

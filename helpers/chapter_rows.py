@@ -34,7 +34,7 @@ class Row:
 
     @cached_property
     def whole(self) -> Whole:
-        return whole(self.network, self.training, self.validation)
+        return whole(self.network, self.conditions["batch size"], self.training, self.validation)
 
     @property
     def kind(self) -> str:
