@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from helpers.compare import PUBLISHED_LESS
 from helpers.plots import LINE, colour
 from helpers.timing import format_seconds
 
@@ -100,7 +101,9 @@ def fifteen_epochs(rows: Sequence, axes: Sequence) -> Sequence:
             right.text(2, place, "not compared", va="center", fontsize=8)
         else:
             right.barh(place, (1 - less) * 100, color=inks[place], height=0.6)
-    right.axvline(70, color="#444444", linestyle=LINE["published"], label="GT 720, published: about 70 % on average")
+    published = 100 * (1 - PUBLISHED_LESS)
+    label = f"GT 720, published: about {published:.0f} % on average"
+    right.axvline(published, color="#444444", linestyle=LINE["published"], label=label)
     right.set(xlabel="share of the CPU's time (%)", yticks=[], ylim=left.get_ylim())
     for ax in axes:
         ax.invert_yaxis()

@@ -71,15 +71,18 @@ def test_15_epochs_are_added_up_when_all_were_trained():
     """First epoch and validation included, nothing calculated."""
     part = Part(5.0, [4.0] * 14, 55_000)
 
-    found = chapter.whole("mnist_mlp", part, Part(0.5, [0.4] * 14, 5_000))
+    found = chapter.whole("mnist_mlp", 100, part, Part(0.5, [0.4] * 14, 5_000))
 
     assert found.seconds == pytest.approx(5 + 56 + 0.5 + 5.6) and found.low == found.high == found.seconds
-    assert str(found) == "67.10 s" or str(found) == "67 s"
+    assert str(found) == "67 s"
+    assert str(chapter.whole("mnist_mlp", 1000, part, Part(0.5, [0.4] * 14, 5_000))) == "67 s (batches of 1,000)"
 
 
 def test_15_epochs_are_scaled_up_from_fewer_with_their_limits():
     """Epochs of 11,000 of 55,000 digits take a fifth; tracing happens once."""
-    found = chapter.whole("mnist_mlp", Part(3.0, [0.9, 1.0, 1.1, 1.0], 11_000), Part(0.1, [0.1, 0.1, 0.1, 0.1], 5_000))
+    found = chapter.whole(
+        "mnist_mlp", 100, Part(3.0, [0.9, 1.0, 1.1, 1.0], 11_000), Part(0.1, [0.1, 0.1, 0.1, 0.1], 5_000)
+    )
 
     assert found.seconds == pytest.approx(2.0 + 15 * 5 * 1.0 + 15 * 0.1)
     assert found.low == pytest.approx(2.0 + 15 * 5 * 0.9 + 1.5) and found.high == pytest.approx(2 + 15 * 5 * 1.1 + 1.5)
