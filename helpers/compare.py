@@ -51,7 +51,7 @@ class Chapter:
         found = {}
         for row in self.rows:
             if row.less is not None:
-                found.setdefault(row.place, {})[row.network] = row.less
+                found.setdefault(row.place[:-1], {})[row.network] = row.less  # networks have batch sizes of their own
         lines = []
         for (folder, _, environment, device, name, *_), less in found.items():
             mean = statistics.mean(less.values())

@@ -125,7 +125,7 @@ def _random_numbers(answer) -> Reply | str:
     if given is None:
         return "Give a number."
     if given == 128 * each:
-        return Reply(True, "Right: millions of random numbers, and new ones in every step.")
+        return Reply(True, "Right: millions of random numbers in every step, and all are used once.")
     if given == each:
         return "That is for one picture. A batch has 128."
     return (

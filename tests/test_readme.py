@@ -11,7 +11,8 @@ from helpers import cli, notebooks, parameters, runner
 
 PROJECT = Path(__file__).resolve().parent.parent
 README = (PROJECT / "README.md").read_text(encoding="utf-8")
-COMMANDS = [line for block in re.findall(r"```\n(.*?)```", README, re.DOTALL) for line in block.splitlines() if line]
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+COMMANDS = [line for language, block in BLOCKS if not language for line in block.splitlines() if line]
 
 
 def test_the_table_names_every_notebook_with_its_question():

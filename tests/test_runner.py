@@ -169,7 +169,7 @@ def test_a_relative_folder_for_records_is_meant_from_where_you_are(course, tmp_p
     row = runner._row(course / "00_well.ipynb", "quick", {"results_dir": "mine"})
 
     assert row["arguments"]["results_dir"] == str(tmp_path / "mine")
-    (path,) = notebooks.find(["cpu_against_gpu"])
+    path = parameters.PROJECT / "notebooks" / "07_cpu_against_gpu.ipynb"
     assert runner._row(path, "quick", {"folders": "."})["arguments"]["folders"] == [str(tmp_path)]
 
 
