@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from helpers.chapter import NETWORKS, Part, Whole, whole
+from helpers.chapter import EPOCHS, NETWORKS, Part, Whole, whole
 from helpers.comparing import Comparison
 from helpers.devices import parse
 from helpers.timing import Measurement, format_seconds
@@ -70,6 +70,14 @@ class Row:
         if self.unlike:
             return f"not compared: {', '.join(self.unlike)}"
         return Comparison(self.base.step, self.step).verdict
+
+    @property
+    def learnt(self) -> str:
+        """The accuracy on the test pictures, and after how many epochs if these are not the chapter's."""
+        if self.accuracy is None:
+            return "stand-in"
+        epochs = self.conditions["epochs"]
+        return f"{self.accuracy:.1%}" + (f" after {epochs} epochs" if epochs != EPOCHS else "")
 
     @property
     def opponent(self) -> str:

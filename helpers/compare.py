@@ -40,7 +40,7 @@ class Chapter:
                 "15 epochs": str(row.whole),
                 "against": row.opponent,
                 "training is": row.verdict,
-                "test accuracy": "stand-in" if row.accuracy is None else f"{row.accuracy:.1%}",
+                "test accuracy": row.learnt,
             }
             for row in self.rows
         ]
