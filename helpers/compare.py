@@ -12,6 +12,7 @@ from pathlib import Path
 from helpers import results
 from helpers.chapter import NETWORKS
 from helpers.chapter_rows import Row, rows_of
+from helpers.comparing import TOO_CLOSE
 
 # The chapter's result for its three programs; it gives no seconds that could be compared, and names no CPU.
 PUBLISHED = "published: GeForce GT 720, TensorFlow 1, 15 epochs: about 30 % less time than its CPU, on average"
@@ -51,29 +52,31 @@ class Chapter:
         found = {}
         for row in self.rows:
             if row.less is not None:
-                found.setdefault(row.place[:-1], {})[row.network] = row.less  # networks have batch sizes of their own
+                found.setdefault(row.place[:-1], []).append(row)  # networks have batch sizes of their own
         lines = []
-        for (folder, _, environment, device, name, *_), less in found.items():
-            mean = statistics.mean(less.values())
+        for (folder, _, environment, device, name, *_), rows in found.items():
+            mean = statistics.mean(row.less for row in rows)
+            close = sum(row.verdict == TOO_CLOSE for row in rows)
             lines.append(
                 f"{device} · {name} ({environment} environment, {folder}): {abs(mean):.0%} "
                 f"{'less' if mean >= 0 else 'more'} time than the CPU it is compared with, on average over "
-                f"{len(less)} of {len(NETWORKS)} networks"
+                f"{len(rows)} of {len(NETWORKS)} networks" + (f" ({close} of them too close to call)" if close else "")
             )
         return [*lines, PUBLISHED]
 
     def __str__(self) -> str:
         if not self.rows:
-            lines = ["No record of the three networks was found. Run notebooks 04, 05 and 06 first."]
+            lines = ["No record of the three networks was found there. Run notebooks 04, 05 and 06 first."]
         else:
             lines = [self.table().to_string(index=False), "", *self.reductions()]
         if self.left_out:
-            lines.append(f"{self.left_out} more runs are not shown: a longer or a newer one of the same kind is.")
+            lines.append(f"Runs not shown, because a longer or a newer one of the same kind is: {self.left_out}.")
         return "\n".join([*lines, *(f"Not used: {problem}" for problem in self.problems)])
 
 
 def chapter(*folders: str | Path) -> Chapter:
     """Read the records of folders and return the chapter's table; earlier folders come first."""
+    folders = list(dict.fromkeys(Path(folder).resolve() for folder in folders))  # one folder by two names is one
     table, problems = results.read(*folders)
     names = _short(folders)
     rows, faults = rows_of(table, names)
@@ -86,14 +89,14 @@ def chapter(*folders: str | Path) -> Chapter:
     return Chapter(found, len(rows) - len(found), [*problems, *faults])
 
 
-def _short(folders: Sequence[str | Path]) -> list[str]:
+def _short(folders: Sequence[Path]) -> list[str]:
     """Return as much of the end of each path as tells it from the others; a page tells no more."""
-    parts = [Path(folder).absolute().parts for folder in folders]
-    for length in range(1, max(map(len, parts), default=1)):
-        names = ["/".join(part[-length:]) for part in parts]
-        if len(set(names)) == len(set(parts)):
-            return names
-    return [str(folder) for folder in folders]
+    longest = max((len(folder.parts) for folder in folders), default=1)
+    for length in range(1, longest + 1):
+        names = ["/".join(folder.parts[-length:]) for folder in folders]
+        if len(set(names)) == len(folders):
+            break
+    return names
 
 
 def _bases(rows: Sequence[Row]) -> Callable[[Row], Row | None]:

@@ -188,6 +188,8 @@ def _looked_for(images: published.Images) -> tuple[bool, list[str]]:
     """Return whether all of these images can be read from somewhere, and what was found on the way."""
     lines = []
     for where, folder in places().items():
+        if where == "$COURSE_DATA" and not folder.is_dir():
+            lines.append(f"  {where} names a folder that is not there: {folder}")
         for source in image_files.sources(images, folder):
             try:
                 for part in ("train", "test"):

@@ -62,7 +62,7 @@ def write_comparison(found, target: Path) -> Path:
     text = page.render(
         columns=list(found.table().columns),
         rows=found.table().values.tolist(),
-        lines=found.reductions(),
+        lines=[*found.reductions(), f"Runs not shown: {found.left_out}."],
         problems=found.problems,
         picture=base64.b64encode(picture.getvalue()).decode(),
     )

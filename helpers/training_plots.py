@@ -86,14 +86,21 @@ def parts_of_a_step(parts: Mapping[str, Mapping[str, float]], whole: Mapping[str
 
 
 def fifteen_epochs(rows: Sequence, axes: Sequence) -> Sequence:
-    """Draw the rows of the chapter's table: seconds on the first axes, shares of the CPU's time on the second."""
+    """Draw the rows of the chapter's table: seconds on the first axes, shares of the CPU's time on the second.
+
+    A thin line shows the limits of a time that was calculated from fewer epochs or pictures.
+    """
     left, right = axes
-    texts = [f"{row.network}\n{row.device} · {row.device_name}".replace("$", r"\$")[:60] for row in rows]
+    texts = [f"{row.network}\n{row.device} · {row.device_name[:30]}".replace("$", r"\$") for row in rows]
+    builds = [", GPU build" if row.environment == "GPU" and row.kind == "CPU" else "" for row in rows]
     places = range(len(rows))
     inks = [colour(row.device) for row in rows]
-    bars = left.barh(places, [row.whole.seconds for row in rows], color=inks, height=0.6)
-    left.bar_label(bars, labels=[f" {format_seconds(row.whole.seconds)}" for row in rows], fontsize=8)
-    left.set(xlabel="15 epochs (s)", yticks=places, yticklabels=texts)
+    wholes = [row.whole for row in rows]
+    reach = [[w.seconds - w.low for w in wholes], [w.high - w.seconds for w in wholes]]
+    bars = left.barh(places, [w.seconds for w in wholes], color=inks, height=0.6, xerr=reach, ecolor="#444444")
+    left.bar_label(bars, labels=[f" {format_seconds(w.seconds)}" for w in wholes], fontsize=8)
+    labels = [text + build for text, build in zip(texts, builds, strict=True)]
+    left.set(xlabel="15 epochs (s)", yticks=places, yticklabels=labels)
     left.margins(x=0.2)
     for place, row in enumerate(rows):
         less = 0.0 if row.is_base else row.less

@@ -101,6 +101,7 @@ def test_the_gpu_is_compared_with_the_cpu_of_the_same_machine(tmp_path):
     assert row.base.folder == "cpu" and row.verdict == "4.0 times faster"
     assert row.less == pytest.approx(1 - (1 + 15 * 1.1) / (1 + 15 * 4.4), abs=0.01)
     verdicts = {(Path(row.folder).name, row.environment): row.verdict for row in found.rows if row.device == "CPU:0"}
+    assert any("(1 of them too close to call)" in line for line in found.reductions())
     assert verdicts == {("other", "CPU"): "", ("cpu", "CPU"): "", ("gpu", "GPU"): "too close to call"}
 
 
@@ -170,7 +171,7 @@ def test_the_longest_and_newest_of_several_runs_is_shown(tmp_path):
     found = compare.chapter(write(tmp_path / "r", *runs))
 
     (row,) = found.rows
-    assert row.training.values[0] == 4.0 and found.left_out == 2 and "2 more runs are not shown" in str(found)
+    assert row.training.values[0] == 4.0 and found.left_out == 2 and "of the same kind is: 2." in str(found)
 
 
 def spoilt(name: str) -> dict:
@@ -274,7 +275,7 @@ def test_the_command_prints_the_table_and_says_when_there_is_none(tmp_path, caps
 
     assert cli.main(["compare", str(tmp_path / "nowhere")]) == 1
     printed = capsys.readouterr().out
-    assert "No record of the three networks was found. Run notebooks 04, 05 and 06 first." in printed
+    assert "No record of the three networks was found there. Run notebooks 04, 05 and 06 first." in printed
     assert "nowhere cannot be read" in printed
 
 
@@ -299,6 +300,8 @@ def test_a_table_tells_only_the_end_of_a_path(tmp_path):
 
     assert [row.folder for row in compare.chapter(*folders).rows] == ["ann/results", "bob/results"]
     assert str(tmp_path) not in str(compare.chapter(folders[0]))
+    same = tmp_path / "bob" / ".." / "ann" / "results"
+    assert len(compare.chapter(folders[0], same, folders[0]).rows) == 1
 
 
 def test_very_many_values_do_not_hang(tmp_path):

@@ -169,7 +169,13 @@ def test_a_relative_folder_for_records_is_meant_from_where_you_are(course, tmp_p
     row = runner._row(course / "00_well.ipynb", "quick", {"results_dir": "mine"})
 
     assert row["arguments"]["results_dir"] == str(tmp_path / "mine")
-    path = parameters.PROJECT / "notebooks" / "07_cpu_against_gpu.ipynb"
+
+
+def test_relative_folders_to_read_are_meant_from_where_you_are(tmp_path, monkeypatch):
+    """As those to write."""
+    monkeypatch.chdir(tmp_path)
+    (path,) = notebooks.find(["cpu_against_gpu"])
+
     assert runner._row(path, "quick", {"folders": "."})["arguments"]["folders"] == [str(tmp_path)]
 
 
