@@ -313,3 +313,12 @@ def test_a_folder_that_is_not_there_is_said(places, monkeypatch):
         monkeypatch.setenv("COURSE_DATA", folder)
 
         assert datasets.load("mnist", 5).problems[0] == "$COURSE_DATA names a folder that is not there."
+
+
+def test_the_published_sets_are_cut_as_the_chapter_cuts_them():
+    """55,000 and 5,000 digits, the first for validation; 40,000 and 10,000 pictures, the last for validation."""
+    assert (MNIST.validation, MNIST.train) == (range(5_000), range(5_000, 60_000))
+    assert (CIFAR10.train, CIFAR10.validation) == (range(40_000), range(40_000, 50_000))
+    assert [images.examples(part) for images in (MNIST, CIFAR10) for part in ("train", "test")] == [
+        60_000, 10_000, 50_000, 10_000,
+    ]  # fmt: skip

@@ -155,7 +155,13 @@ def test_labels_that_are_not_the_published_ones_are_refused(fault, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "x", [np.zeros((60, 28, 28)), np.zeros((60, 28, 27), "uint8"), np.zeros((61, 28, 28), "uint8"), np.uint8(3)]
+    "x",
+    [
+        np.zeros((60, 28, 28)),
+        np.zeros((60, 28, 27), "uint8"),
+        np.zeros((61, 28, 28), "uint8"),
+        np.zeros((60, 28, 28), "int8"),
+    ],
 )
 def test_pictures_of_another_shape_or_dtype_are_refused(x, tmp_path):
     """float64, cropped, one too many, none."""
