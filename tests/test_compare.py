@@ -247,7 +247,7 @@ class Tags(HTMLParser):
         assert not any(name.startswith("on") for name, _ in attrs)
 
 
-EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)> $\\frac{1}{$ \x1b[31mred \u202e"
+EVIL = "$\\frac{1}{$ <script>alert(1)</script><img src=x onerror=alert(2)> \x1b[31mred \u202e"
 
 
 def test_markup_in_a_device_name_is_shown_and_never_executed(tmp_path, capsys):
