@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from helpers.comparing import median_interval
+from helpers.published import CIFAR10, MNIST
 from helpers.results import Record
 from helpers.timing import format_seconds
 from helpers.training import Training
@@ -16,9 +17,9 @@ from helpers.training import Training
 EPOCHS = 15
 # network: (batch size, pictures to train with, pictures to validate with), as in the chapter
 NETWORKS = {
-    "mnist_mlp": (100, 55_000, 5_000),
-    "mnist_cnn": (100, 55_000, 5_000),
-    "cifar_cnn": (128, 40_000, 10_000),
+    "mnist_mlp": (100, len(MNIST.train), len(MNIST.validation)),
+    "mnist_cnn": (100, len(MNIST.train), len(MNIST.validation)),
+    "cifar_cnn": (128, len(CIFAR10.train), len(CIFAR10.validation)),
 }
 
 

@@ -56,12 +56,13 @@ def write_comparison(found, target: Path) -> Path:
     picture = io.BytesIO()
     axes[0].figure.savefig(picture, format="png", bbox_inches="tight")
     plt.close(axes[0].figure)
+    table = found.table()
     page = Environment(autoescape=True).from_string(
         Path(__file__).with_name("comparison.html.j2").read_text(encoding="utf-8")
     )
     text = page.render(
-        columns=list(found.table().columns),
-        rows=found.table().values.tolist(),
+        columns=list(table.columns),
+        rows=table.values.tolist(),
         lines=[*found.reductions(), f"Runs not shown: {found.left_out}."],
         problems=found.problems,
         picture=base64.b64encode(picture.getvalue()).decode(),

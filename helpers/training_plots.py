@@ -91,16 +91,13 @@ def fifteen_epochs(rows: Sequence, axes: Sequence) -> Sequence:
     A thin line shows the limits of a time that was calculated from fewer epochs or pictures.
     """
     left, right = axes
-    texts = [f"{row.network}\n{row.device} · {row.device_name[:30]}".replace("$", r"\$") for row in rows]
-    builds = [", GPU build" if row.environment == "GPU" and row.kind == "CPU" else "" for row in rows]
     places = range(len(rows))
     inks = [colour(row.device) for row in rows]
     wholes = [row.whole for row in rows]
     reach = [[w.seconds - w.low for w in wholes], [w.high - w.seconds for w in wholes]]
     bars = left.barh(places, [w.seconds for w in wholes], color=inks, height=0.6, xerr=reach, ecolor="#444444")
     left.bar_label(bars, labels=[f" {format_seconds(w.seconds)}" for w in wholes], fontsize=8)
-    labels = [text + build for text, build in zip(texts, builds, strict=True)]
-    left.set(xlabel="15 epochs (s)", yticks=places, yticklabels=labels)
+    left.set(xlabel="15 epochs (s)", yticks=places, yticklabels=[_place(row) for row in rows])
     left.margins(x=0.2)
     for place, row in enumerate(rows):
         less = 0.0 if row.is_base else row.less
@@ -118,3 +115,9 @@ def fifteen_epochs(rows: Sequence, axes: Sequence) -> Sequence:
         ax.tick_params(axis="y", labelsize=8)
     right.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1))
     return axes
+
+
+def _place(row) -> str:
+    """Name a row of the chapter's table; a dollar sign would begin a formula."""
+    build = ", GPU build" if row.environment == "GPU" and row.kind == "CPU" else ""
+    return f"{row.network}\n{row.device} · {row.device_name[:30]}{build}".replace("$", r"\$")
