@@ -41,10 +41,13 @@ lab: setup  ## open JupyterLab on the notebooks
 refresh: setup  ## run the notebooks at preset full and store their outputs
 	$(BIN)/course refresh
 
-bench: setup .venv-bench/installed  ## compare the kit with its peers: PyTorch and NumPy (about 10 minutes)
-	$(BIN)/python benchmarks/two_clouds.py
+bench: setup .venv-bench/installed  ## compare the kit with its peers, and end in the tables (about an hour)
+	$(BIN)/python benchmarks/timing.py --json runs/bench/timing.json
+	$(BIN)/python benchmarks/two_clouds.py --json runs/bench/two_clouds.json
+	$(BIN)/python benchmarks/training.py --json runs/bench/training.json --picture runs/bench/training.png
+	@echo "The tables are above; runs/bench/ holds them as JSON, and the picture."
 
-# PyTorch gets an environment of its own: it and TensorFlow would share a process's threads.
+# The peers get an environment of their own: PyTorch and TensorFlow would share a process's threads.
 .venv-bench/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'

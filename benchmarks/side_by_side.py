@@ -45,20 +45,21 @@ def rows_of(what: str, seconds: Mapping[str, Sequence[float]]) -> list[dict]:
 
 
 def print_table(rows: Sequence[dict], floor_s: Mapping[str, float]) -> None:
-    """Print medians, middle halves, how many times faster than the first row, and how many times the floor."""
-    first = rows[0]["median_s"]
+    """Print medians, middle halves, how many times faster than the first row of its kind, how many times the floor."""
     print(f"{'way':38} {'median':>9} {'middle half':>20} {'times faster':>13} {'times floor':>12}")
-    for row in rows:
-        half = f"{format_seconds(row['low_s'])} to {format_seconds(row['high_s'])}"
-        faster, floor = first / row["median_s"], row["median_s"] / floor_s[row["what"]]
-        shown = f"{format_seconds(row['median_s']):>9} {half:>20} {format_digits(faster, 3):>13}"
-        print(f"{row['way']:38} {shown} {format_digits(floor, 3):>12}")
-    for what, seconds in floor_s.items():
-        print(f"floor of {what}: {format_seconds(seconds)}")
+    for what in dict.fromkeys(row["what"] for row in rows):
+        alike = [row for row in rows if row["what"] == what]
+        for row in alike:
+            half = f"{format_seconds(row['low_s'])} to {format_seconds(row['high_s'])}"
+            faster, floor = alike[0]["median_s"] / row["median_s"], row["median_s"] / floor_s[what]
+            shown = f"{format_seconds(row['median_s']):>9} {half:>20} {format_digits(faster, 3):>13}"
+            print(f"{row['way']:38} {shown} {format_digits(floor, 3):>12}")
+        print(f"floor of {what}: {format_seconds(floor_s[what])}")
 
 
 def write_json(path: str | None, rounds: int, rows: Sequence[dict], floor_s: Mapping[str, float]) -> None:
     """Write the report for other programs, if a file was asked for."""
     if path:
         report = {"machine": machine.describe(), "rounds": rounds, "rows": rows, "floor_s": floor_s}
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(json.dumps(report, indent=1), encoding="utf-8")

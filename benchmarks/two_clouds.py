@@ -23,7 +23,7 @@ BYTES = EPOCHS * POINTS * (2 + 1) * 4  # every epoch reads each point and its la
 def kit(label: str) -> tuple[float, float]:
     """Train one of the kit's ways; return the seconds of 15 epochs and the accuracy."""
     from helpers import models, ways
-    from helpers.training import Task
+    from helpers.tasks import Task
 
     task = Task(
         datasets.two_clouds(POINTS),

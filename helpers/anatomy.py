@@ -12,8 +12,8 @@ from helpers import devices
 from helpers.errors import ParameterError
 from helpers.examples import Dataset, is_whole
 from helpers.progress import progress
+from helpers.tasks import Task, check, compiled
 from helpers.timing import clocked
-from helpers.training import Task, check, compiled
 from helpers.ways import fit_epochs
 
 PARTS = (

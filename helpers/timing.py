@@ -17,7 +17,7 @@ from helpers.errors import ParameterError
 STEADY_SPREAD = 0.10  # interquartile range / median; above it we call a measurement unsteady
 ENOUGH_VALUES = 7  # fewer say little about a spread; from 7 on one outlier at each end does no harm
 MOST_VALUES = 30  # a spread that this many have not settled belongs to the machine, not to chance
-SHORTEST_VALUE = 0.005  # seconds; shorter calls share a clock, or waiting (about 40 µs) would be in them
+SHORTEST_VALUE = 0.005  # seconds; shorter calls share a clock, or waiting for the device would be in them
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,22 @@ def format_digits(number: float, digits: int = 2) -> str:
     return f"{round(number, decimals):,.{max(0, decimals)}f}"
 
 
+def waiter() -> Callable[[], None]:
+    """Return a callable that waits until every device is done.
+
+    Where CPUs alone compute, and each call returns when it is done, it has nothing to do: TensorFlow's own
+    `sync_devices` would wake threads that sleep, which takes up to 0.4 ms after 10 ms of other work.
+    """
+    tf = devices.load_tensorflow()
+    is_done = tf.config.experimental.get_synchronous_execution() and all(
+        device.device_type == "CPU" for device in tf.config.list_logical_devices()
+    )
+    return (lambda: None) if is_done else tf.test.experimental.sync_devices
+
+
 def clocked(call: Callable) -> tuple[float, object]:
     """Return the seconds of a call, waiting for the device at both ends, and its result."""
-    wait = devices.load_tensorflow().test.experimental.sync_devices
+    wait = waiter()
     wait()
     start = time.perf_counter()
     result = call()
@@ -154,8 +167,7 @@ class _Subject:
 
     def _time(self, calls: int) -> float:
         """Return the seconds of `calls` calls in a row, waiting at both ends; read back where the last one ran."""
-        tf = devices.load_tensorflow()
-        wait = tf.test.experimental.sync_devices
+        tf, wait = devices.load_tensorflow(), waiter()
         with tf.device(str(self.device)) if self.device else nullcontext():
             wait()  # earlier work must not run on our clock
             start = self.clock()

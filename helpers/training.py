@@ -4,7 +4,6 @@ The ways themselves are in `ways`. Times are in seconds per epoch.
 """
 
 import math
-import numbers
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,22 +11,9 @@ from functools import partial
 from helpers import devices, evaluation
 from helpers.devices import Device
 from helpers.errors import ParameterError, TrainingError
-from helpers.examples import Dataset, is_whole
+from helpers.examples import is_whole
+from helpers.tasks import Task, check, check_batch_size, compiled
 from helpers.timing import Measurement, clocked
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is to be learnt: everything but the way of training."""
-
-    data: Dataset
-    model: Callable  # returns a fresh Keras model
-    loss: str | Callable  # Keras' name of it, or (labels, outputs) -> a loss for each example; see models
-    learning_rate: float
-    metrics: tuple[str, ...] = ()
-    loss_by_column: Callable | None = None  # (model, x, y) -> loss, for a batch stored by column; see models
-    validation: Dataset | None = None  # looked at after every epoch, outside of its clock
-    test: Dataset | None = None  # looked at in the end; None takes all of `data`
 
 
 @dataclass(frozen=True)
@@ -143,13 +129,23 @@ class Way:
     shuffles: str  # what is in a new order in every epoch: "rows" or "batches"
     rounding: Callable[[float], int]  # what becomes of a last batch that is not full
     prepare: Callable  # (model, task, batch_size, seed) -> a callable that trains one epoch: (seconds, {"loss": …})
+    fused_adam: bool = False  # see `fused`
+    dropout: str = "keras"  # or "bytes", "none": see `fused`
+    dtype_policy: str = "float32"  # Keras' name of it: "mixed_bfloat16", …
 
     def start(self, task: Task, *, batch_size: int, device="CPU:0", seed: int = 0) -> Run:
         """Return a training that has not begun, for `in_turn`."""
         device = devices.find(device)
         check(task, batch_size, device)
         with _on(device):
-            model = compiled(task, self.jit_compile, seed)
+            model = compiled(
+                task,
+                self.jit_compile,
+                seed,
+                fused_adam=self.fused_adam,
+                dropout=self.dropout,
+                dtype_policy=self.dtype_policy,
+            )
             train_epoch = self.prepare(model, task, int(batch_size), seed)
         return Run(
             label=self.label,
@@ -157,12 +153,21 @@ class Way:
             device=device,
             batch_size=int(batch_size),
             steps=self.rounding(len(task.data) / batch_size),
-            flags={"jit_compile": self.jit_compile, "dtype": model.compute_dtype, "shuffles": self.shuffles},
+            flags=self._flags(model, task),
             model=model,
             variables=model.trainable_variables,
             train_epoch=train_epoch,
             evaluate=partial(evaluation.of_keras, model),
         )
+
+    def _flags(self, model, task: Task) -> dict:
+        return {
+            "jit_compile": self.jit_compile,
+            "dtype": model.compute_dtype,
+            "shuffles": self.shuffles if task.shuffle else "nothing",
+            "fused_adam": self.fused_adam,
+            "dropout": self.dropout,
+        }
 
     def __call__(self, task: Task, *, batch_size: int, epochs: int, device="CPU:0", seed: int = 0) -> Training:
         """Train for at least 2 epochs: the first is kept apart."""
@@ -176,6 +181,12 @@ def by_hand(label: str, make: Callable, task: Task, *, batch_size: int, device="
     `make(task, batch_size, seed)` returns it, with `variables`, `outputs(x)`, and `train_epoch()`, which trains
     on all rows once, in a new order, and returns {"loss": …}. It must not use XLA.
     """
+    if not task.shuffle:
+        raise TrainingError(
+            f"{label} shuffles by itself, but the task asks for rows in their order.",
+            "A network written by hand takes them in a new order in every epoch.",
+            "Leave shuffle=False out of the task.",
+        )
     device = devices.find(device)
     check(task, batch_size, device)
     with _on(device):
@@ -208,18 +219,6 @@ def in_turn(runs: Mapping[str, Run], *, epochs: int) -> dict[str, Training]:
     return {label: run.training() for label, run in runs.items()}
 
 
-def check_batch_size(batch_size: int, count: int) -> None:
-    """Raise for a batch size that `count` examples do not allow, and when there are none."""
-    if not count:
-        raise TrainingError("There is no example to train with.", "At least one is needed.", "Ask for more examples.")
-    if not is_whole(batch_size) or not 1 <= batch_size <= count:
-        raise ParameterError(
-            f"batch_size = {batch_size!r} is not possible.",
-            f"Accepted is a whole number from 1 to {count:,}, the number of examples.",
-            "Correct the batch size, or ask for more examples.",
-        )
-
-
 def batch_sizes_to_compare(sizes: Iterable[int], count: int) -> list[int]:
     """Return different batch sizes in order, at least three as a line needs, or raise `ParameterError`."""
     different = sorted(set(sizes))
@@ -232,51 +231,3 @@ def batch_sizes_to_compare(sizes: Iterable[int], count: int) -> list[int]:
             "Add to batch_sizes, or set it to None.",
         )
     return different
-
-
-def check(task: Task, batch_size: int, device: Device) -> None:
-    """Raise in words for what would train wrongly, or not at all."""
-    count = len(task.data)
-    check_batch_size(batch_size, count)
-    rate = task.learning_rate
-    if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 < rate < math.inf:
-        raise ParameterError(
-            f"learning_rate = {rate!r} is not possible.",
-            "Accepted is a number above 0.",
-            "0.001 is a usual one for Adam.",
-        )
-    for part in (task.data, task.validation, task.test):
-        if part is not None:
-            part.check()
-            check_batch_size(1, len(part))
-    devices.require_memory(device, 3 * (task.data.x.nbytes + task.data.y.nbytes))  # here, there, and a shuffled copy
-
-
-def compiled(task: Task, jit_compile: bool, seed: int = 0):
-    """Return a fresh Keras model that is ready to train, with all of its variables made.
-
-    Keras would make some of them while it traces the first step, and would then have to trace it again.
-    """
-    import keras
-
-    keras.utils.set_random_seed(seed)
-    model = task.model()
-    if model.input_shape[1:] != task.data.x.shape[1:]:
-        raise TrainingError(
-            f"{model.name} takes inputs of shape {model.input_shape[1:]}, but those of {task.data.name} have "
-            f"{task.data.x.shape[1:]}.",
-            "Both must be the same.",
-            "Take other data, or another network.",
-        )
-    optimizer = keras.optimizers.Adam(float(task.learning_rate))
-    try:
-        model.compile(optimizer, task.loss, metrics=list(task.metrics), jit_compile=jit_compile)
-        optimizer.build(model.trainable_variables)
-        evaluation.of_keras(model, task.data, rows=1)
-    except (ValueError, TypeError) as error:  # Keras' own words for a loss or a metric
-        raise TrainingError(
-            f"{model.name} cannot be trained: {error}",
-            "Accepted are losses and metrics that Keras knows by name.",
-            "Correct the task.",
-        ) from error
-    return model

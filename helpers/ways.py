@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable
 
 from helpers import devices
 from helpers.errors import ParameterError
-from helpers.examples import Dataset
-from helpers.timing import clocked
-from helpers.training import Task, Way
+from helpers.tasks import Task
+from helpers.timing import clocked, waiter
+from helpers.training import Way
 
 MOST_STEPS = 100  # per execution: more gain nothing, and keep Python from showing or stopping anything
 
@@ -22,7 +22,7 @@ def fit_epochs(model, **options) -> Callable:
     """Return a callable that lets Keras train one epoch; the clock covers the epoch, not fit's preparations."""
     import keras
 
-    wait = devices.load_tensorflow().test.experimental.sync_devices
+    wait = waiter()
 
     class Clock(keras.callbacks.Callback):
         def on_epoch_begin(self, epoch, logs=None):
@@ -42,28 +42,54 @@ def fit_epochs(model, **options) -> Callable:
 
 
 def _prepare_fit(model, task: Task, batch_size: int, _seed: int) -> Callable:
-    return fit_epochs(model, x=task.data.x, y=task.data.y, batch_size=batch_size, shuffle=True)
+    return fit_epochs(model, x=task.data.x, y=task.data.y, batch_size=batch_size, shuffle=task.shuffle)
 
 
-def pipeline(data: Dataset, batch_size: int, seed: int):
-    """Return batches made once, kept, and prepared ahead; every epoch takes them in a new order."""
+def pipeline(task: Task, batch_size: int, seed: int, device="CPU:0"):
+    """Return batches made once, kept, and prepared ahead, on a GPU too; every epoch takes them in a new order."""
     import tensorflow as tf
 
-    data = data.sample(len(data), seed)
-    x, y = tf.constant(data.x), tf.constant(data.y)
-    starts = tf.data.Dataset.range(0, len(data), batch_size)
-    # Slices of many rows: to cut a million single rows and to batch them again would take seconds.
-    batches = starts.map(lambda start: (x[start : start + batch_size], y[start : start + batch_size])).cache()
-    return batches.shuffle(min(math.ceil(len(data) / batch_size), 10_000), seed=seed).prefetch(2)
+    device = devices.parse(device)
+    data = task.data.sample(len(task.data), seed) if task.shuffle else task.data
+    with tf.device("CPU:0"):  # where every pipeline works
+        x, y = tf.constant(data.x), tf.constant(data.y)
+        starts = tf.data.Dataset.range(0, len(data), batch_size)
+        # Slices of many rows: to cut a million single rows and to batch them again would take seconds.
+        batches = starts.map(lambda start: (x[start : start + batch_size], y[start : start + batch_size])).cache()
+        if task.shuffle:
+            batches = batches.shuffle(min(math.ceil(len(data) / batch_size), 10_000), seed=seed)
+        if device == devices.parse("CPU:0"):
+            return batches.prefetch(2)
+        return batches.apply(tf.data.experimental.prefetch_to_device(str(device), 2))  # must be the last
 
 
 def _prepare_pipeline(model, task: Task, batch_size: int, seed: int) -> Callable:
-    return fit_epochs(model, x=pipeline(task.data, batch_size, seed), shuffle=False)
+    device = devices.where(model.trainable_variables)[0]
+    steps = math.ceil(len(task.data) / batch_size)  # a pipeline that ends on a GPU does not know its length
+    return fit_epochs(model, x=pipeline(task, batch_size, seed, device), steps_per_epoch=steps, shuffle=False)
 
 
-def _prepare_many_steps(model, task: Task, batch_size: int, seed: int) -> Callable:
+def prepare_many_steps(model, task: Task, batch_size: int, seed: int) -> Callable:
+    """Return one epoch of `fit` on NumPy arrays in which Python has a say only once in many steps."""
+    model.steps_per_execution = min(MOST_STEPS, math.ceil(len(task.data) / batch_size))
+    return _prepare_fit(model, task, batch_size, seed)
+
+
+def _prepare_pipeline_many_steps(model, task: Task, batch_size: int, seed: int) -> Callable:
     model.steps_per_execution = min(MOST_STEPS, math.ceil(len(task.data) / batch_size))
     return _prepare_pipeline(model, task, batch_size, seed)
+
+
+def _orders(count: int, task: Task, seed: int) -> Callable:
+    """Return a callable that gives the next epoch's order of `count` things, as a tensor.
+
+    The order is an argument of every function: XLA would compile anew for each that it draws itself from a seed.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    draw = np.random.default_rng(seed)
+    return lambda: tf.constant(draw.permutation(count) if task.shuffle else np.arange(count), tf.int64)
 
 
 def _resident(task: Task, batch_size: int, seed: int):
@@ -71,14 +97,14 @@ def _resident(task: Task, batch_size: int, seed: int):
     import tensorflow as tf
 
     steps = len(task.data) // batch_size
-    data = task.data.sample(steps * batch_size, seed)
+    data = task.data.sample(steps * batch_size, seed) if task.shuffle else task.data
     shapes = (steps, batch_size, *data.x.shape[1:]), (steps, batch_size, *data.y.shape[1:])
-    return tuple(tf.constant(v.reshape(shape), "float32") for v, shape in zip((data.x, data.y), shapes, strict=True))
+    full = data.x[: steps * batch_size], data.y[: steps * batch_size]
+    return tuple(tf.constant(v.reshape(shape), "float32") for v, shape in zip(full, shapes, strict=True))
 
 
-def _function_epochs(model, x, y, loss: Callable, seed: int, jit_compile: bool) -> Callable:
+def _function_epochs(model, x, y, loss: Callable, next_order: Callable, jit_compile: bool) -> Callable:
     """Return a callable that trains one epoch in one TensorFlow function over data that lies on the device."""
-    import numpy as np
     import tensorflow as tf
 
     steps = x.shape[0]
@@ -91,11 +117,8 @@ def _function_epochs(model, x, y, loss: Callable, seed: int, jit_compile: bool) 
             gradients = tape.gradient(value, model.trainable_variables)
             model.optimizer.apply(gradients, model.trainable_variables)
 
-    draw = np.random.default_rng(seed)
-
     def run():
-        # The order is an argument: XLA would compile anew for every order that it draws itself from a seed.
-        order = tf.constant(draw.permutation(steps), tf.int64)
+        order = next_order()
         seconds, _ = clocked(lambda: epoch(order))
         return seconds, {"loss": loss(x[order[-1]], y[order[-1]])}  # of the last batch, after the clock
 
@@ -105,8 +128,77 @@ def _function_epochs(model, x, y, loss: Callable, seed: int, jit_compile: bool) 
 def _prepare_function(model, task: Task, batch_size: int, seed: int) -> Callable:
     x, y = _resident(task, batch_size, seed)
     return _function_epochs(
-        model, x, y, lambda x, y: model.compute_loss(x, y, model(x, training=True)), seed, model.jit_compile
+        model,
+        x,
+        y,
+        lambda x, y: model.compute_loss(x, y, model(x, training=True)),
+        _orders(len(x), task, seed),
+        model.jit_compile,
     )
+
+
+def _row_step(model, task: Task) -> Callable:
+    """Return one training step on the rows that it is given the numbers of; all rows lie on the device."""
+    import tensorflow as tf
+
+    x, y = tf.constant(task.data.x), tf.constant(task.data.y)
+
+    def step(rows):
+        batch, labels = tf.gather(x, rows), tf.gather(y, rows)
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(batch, labels, model(batch, training=True))
+            scaled = model.optimizer.scale_loss(loss)  # for float16; the same number otherwise
+        model.optimizer.apply(tape.gradient(scaled, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    return step
+
+
+def prepare_step_function(model, task: Task, batch_size: int, seed: int) -> Callable:
+    """Return one epoch with a function per step, called from a loop in Python; rows as `fit` takes them."""
+    import tensorflow as tf
+
+    count = len(task.data)
+    step = tf.function(_row_step(model, task), jit_compile=model.jit_compile)
+
+    def epoch(order):
+        batches = [order[start : start + batch_size] for start in range(0, count, batch_size)]
+        return sum(len(rows) * step(rows) for rows in batches) / count
+
+    return _run_in_new_order(epoch, _orders(count, task, seed))
+
+
+def prepare_epoch_function(model, task: Task, batch_size: int, seed: int) -> Callable:
+    """Return one epoch in one function over rows that lie on the device, as `fit` trains it.
+
+    Every row comes in a new order, the last batch need not be full, and the loss is the mean over the epoch.
+    """
+    import tensorflow as tf
+
+    count = len(task.data)
+    steps, rest = divmod(count, batch_size)
+    step = _row_step(model, task)
+
+    @tf.function(jit_compile=model.jit_compile)
+    def epoch(order):
+        full = tf.reshape(order[: steps * batch_size], (steps, batch_size))
+        total = tf.zeros(())
+        for i in tf.range(steps):
+            total += batch_size * step(tf.gather(full, i))
+        if rest:
+            total += rest * step(order[steps * batch_size :])
+        return total / count
+
+    return _run_in_new_order(epoch, _orders(count, task, seed))
+
+
+def _run_in_new_order(epoch: Callable, next_order: Callable) -> Callable:
+    def run():
+        order = next_order()
+        seconds, loss = clocked(lambda: epoch(order))
+        return seconds, {"loss": loss}
+
+    return run
 
 
 def _prepare_by_column(model, task: Task, batch_size: int, seed: int) -> Callable:
@@ -121,18 +213,39 @@ def _prepare_by_column(model, task: Task, batch_size: int, seed: int) -> Callabl
     x, y = _resident(task, batch_size, seed)
     loss = task.loss_by_column
     return _function_epochs(
-        model, tf.transpose(x, [0, 2, 1]), y[..., 0], lambda x, y: loss(model, x, y), seed, jit_compile=True
+        model,
+        tf.transpose(x, [0, 2, 1]),
+        y[..., 0],
+        lambda x, y: loss(model, x, y),
+        _orders(len(x), task, seed),
+        jit_compile=True,
     )
 
 
 fit = Way("fit on NumPy arrays", False, "rows", math.ceil, _prepare_fit)
 fit_pipeline = Way("fit on tf.data", False, "batches", math.ceil, _prepare_pipeline)
-fit_many_steps = Way("fit, many steps per call", False, "batches", math.ceil, _prepare_many_steps)
+fit_many_steps = Way("fit, many steps per call", False, "batches", math.ceil, _prepare_pipeline_many_steps)
 epoch_function = Way("one function per epoch", False, "batches", math.floor, _prepare_function)
 epoch_xla = Way("one XLA function per epoch", True, "batches", math.floor, _prepare_function)
 epoch_xla_by_column = Way("XLA, data by column", True, "batches", math.floor, _prepare_by_column)
 
 WAYS = {way.label: way for way in (fit, fit_pipeline, fit_many_steps, epoch_function, epoch_xla, epoch_xla_by_column)}
+
+# Rows lie on the device, each epoch is one function, Adam is one operation, dropout draws bytes.
+resident = Way(
+    "rows on the device, fused", False, "rows", math.ceil, prepare_epoch_function, fused_adam=True, dropout="bytes"
+)
+
+
+def best(task: Task) -> Way:
+    """Return the fastest way to train this, of those in float32 that learn the same as `fit` but for chance.
+
+    Where the loss is known for data stored by column, that is XLA on such data: two clouds. For every other
+    network it is `resident`, without XLA, which is slow on a CPU for convolutions in a loop and for dropout
+    (benchmarks/README.md). Convolutions on a CPU also gain from oneDNN, which TensorFlow switches on by itself on
+    some CPUs only: set TF_ENABLE_ONEDNN_OPTS=1 before TensorFlow is imported. On a GPU nothing of this is measured.
+    """
+    return epoch_xla_by_column if task.loss_by_column else resident
 
 
 def rungs(numbers: Iterable[int]) -> dict[str, Way]:

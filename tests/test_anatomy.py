@@ -4,7 +4,7 @@ import pytest
 
 from helpers import anatomy, datasets, models
 from helpers.errors import ParameterError
-from helpers.training import Task
+from helpers.tasks import Task
 
 pytestmark = pytest.mark.alone
 

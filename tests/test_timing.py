@@ -1,5 +1,7 @@
 """Measuring: the clock is a fake where time itself is tested; TensorFlow is always real."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -319,3 +321,19 @@ def test_work_that_moves_to_another_device_later_is_noticed(tf):
 
     with pytest.raises(DeviceError, match="its result came from CPU:0"):
         timing.measure(moves_away, "CPU:1")
+
+
+def test_nothing_is_waited_for_where_every_call_returns_when_it_is_done(tf, asynchronous):
+    """Waiting wakes threads, which costs more than a short call; asynchronous devices are waited for."""
+    assert timing.waiter() is tf.test.experimental.sync_devices
+
+    tf.config.experimental.set_synchronous_execution(True)
+    assert timing.waiter()() is None and timing.waiter() is not tf.test.experimental.sync_devices
+
+
+def test_a_gpu_is_always_waited_for(tf, monkeypatch):
+    """Its calls return before they are done, whatever the executor."""
+    gpu = SimpleNamespace(device_type="GPU")
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda *kind: [gpu])
+
+    assert timing.waiter() is tf.test.experimental.sync_devices

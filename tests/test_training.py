@@ -4,13 +4,17 @@ import itertools
 import math
 from dataclasses import replace
 
+import keras
 import numpy as np
 import pytest
 
 from helpers import datasets, models, timing, training, ways
+from helpers.comparing import Comparison
 from helpers.devices import Device
 from helpers.errors import NotEnoughMemoryError, ParameterError, TrainingError
-from helpers.training import Task, Training
+from helpers.examples import Dataset
+from helpers.tasks import Task
+from helpers.training import Training
 
 CLOUD = datasets.two_clouds(20_000)
 TASK = Task(CLOUD, models.two_clouds, "binary_crossentropy", 0.1, ("accuracy",), models.two_clouds_loss_by_column)
@@ -220,7 +224,7 @@ def test_the_way_by_column_needs_its_own_loss():
 
 def test_the_pipeline_gives_all_rows_in_a_new_order_of_batches():
     """Nothing is lost or doubled, and no epoch begins like the last."""
-    batches = ways.pipeline(CLOUD.sample(1000), 110, seed=0)
+    batches = ways.pipeline(replace(TASK, data=CLOUD.sample(1000)), 110, seed=0)
 
     epochs = [[x.numpy() for x, _ in batches] for _ in range(3)]
 
@@ -245,7 +249,7 @@ def test_one_function_sees_every_batch_once_in_a_new_order(tf, jit_compile):
         place.assign_add(1)
         return x_batch[0, 0] + 0 * tf.reduce_sum(weights_of(model))
 
-    epoch = ways._function_epochs(model, x, x, loss, seed=0, jit_compile=jit_compile)
+    epoch = ways._function_epochs(model, x, x, loss, ways._orders(6, TASK, seed=0), jit_compile=jit_compile)
     orders = []
     for _ in range(3):
         place.assign(0)
@@ -393,3 +397,144 @@ def test_small_batches_are_cut_for_wide_layers(monkeypatch):
 
     assert [len(x) for x, _ in found] == [200] * 5
     assert np.array_equal(np.concatenate([x for x, _ in found]), data.x)
+
+
+def pictures(count: int = 250) -> Dataset:
+    """Return small random pictures of four classes; 250 leave a rest after batches of 64."""
+    draw = np.random.default_rng(0)
+    x = draw.random((count, 8, 8, 1), "float32")
+    return Dataset("pictures", x, (4 * x.mean((1, 2, 3))).astype("int32") % 4, "made up", classes=tuple("abcd"))
+
+
+def small_cnn(dropout=0.0):
+    return keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            keras.layers.Conv2D(4, 3, activation="relu"),
+            keras.layers.MaxPooling2D(2),
+            keras.layers.Flatten(),
+            keras.layers.Dropout(dropout, seed=1),
+            keras.layers.Dense(4, activation="softmax"),
+        ]
+    )
+
+
+ROW_WAYS = {
+    "fit": ways.fit,
+    "tf.data": ways.fit_pipeline,
+    "tf.data, many steps": ways.fit_many_steps,
+    "many steps": replace(ways.fit, prepare=ways.prepare_many_steps),
+    "step function": replace(ways.fit, prepare=ways.prepare_step_function),
+    "epoch function": replace(ways.fit, prepare=ways.prepare_epoch_function),
+    "XLA": replace(ways.fit, prepare=ways.prepare_epoch_function, jit_compile=True),
+    "fused Adam": replace(ways.fit, fused_adam=True),
+    "best": ways.resident,
+}
+
+
+def test_the_same_rows_in_the_same_order_give_the_same_numbers():
+    """After an epoch with a rest, both the losses on the way and the loss in the end agree within 1e-3."""
+    task = Task(pictures(), small_cnn, "sparse_categorical_crossentropy", 0.01, ("accuracy",), shuffle=False)
+    found = {}
+    for label, way in ROW_WAYS.items():
+        run = way.start(task, batch_size=64, seed=2)
+        for _ in range(2):
+            run.epoch()
+        found[label] = run.training()
+
+    base = found["fit"]
+    assert base.steps == 4 and base.history["loss"][1] < 0.99 * base.history["loss"][0]
+    for label, other in found.items():
+        assert other.final["loss"] == pytest.approx(base.final["loss"], rel=1e-3), label
+        assert other.history["loss"] == pytest.approx(base.history["loss"], rel=1e-3), label
+        assert other.flags["shuffles"] == "nothing"
+
+
+def test_batches_of_rows_are_the_same_for_the_ways_over_whole_batches():
+    """Two clouds by column take the first rows first, when nothing is shuffled."""
+    task = replace(TASK, shuffle=False)
+    losses = []
+    for way in (ways.fit, ways.epoch_function, ways.epoch_xla, ways.epoch_xla_by_column):
+        run = way.start(task, batch_size=2000, seed=2)
+        run.epoch()
+        losses.append(float(run.evaluate(task.data)["loss"]))
+
+    assert losses[1:] == pytest.approx([losses[0]] * 3, rel=1e-3)
+
+
+def test_every_epoch_has_a_new_order_unless_nothing_is_shuffled():
+    """All numbers occur once in each."""
+    orders = ways._orders(50, TASK, seed=0)
+    still = ways._orders(50, replace(TASK, shuffle=False), seed=0)
+
+    first, second = (orders().numpy().tolist() for _ in range(2))
+
+    assert first != second and sorted(first) == sorted(second) == list(range(50))
+    assert still().numpy().tolist() == still().numpy().tolist() == list(range(50))
+
+
+def test_batches_are_prepared_on_the_device_that_trains(tf):
+    """CPU:1 stands in for a GPU; prefetching there is the last step of the pipeline."""
+    x, y = next(iter(ways.pipeline(TASK, 2000, seed=0, device="CPU:1")))
+
+    assert x.device.endswith("CPU:1") and y.device.endswith("CPU:1") and x.shape == (2000, 2)
+
+
+def test_the_best_way_is_one_choice_for_each_network():
+    """By column where the network has a loss for it; else rows on the device."""
+    assert ways.best(TASK) is ways.epoch_xla_by_column
+    assert ways.best(replace(TASK, loss_by_column=None)) is ways.resident
+    assert ways.resident.label not in ways.WAYS  # nothing takes it silently
+
+
+@pytest.mark.parametrize(
+    ("policy", "dtype", "tolerance"), [("mixed_bfloat16", "bfloat16", 0.05), ("mixed_float16", "float16", 0.05)]
+)
+@pytest.mark.parametrize("way", [ways.fit, ways.resident], ids=["fit", "best"])
+def test_numbers_of_half_the_size_learn_nearly_the_same(way, policy, dtype, tolerance):
+    """The weights stay float32; the policy of the process is the same afterwards."""
+    task = Task(pictures(), small_cnn, "sparse_categorical_crossentropy", 0.01, shuffle=False)
+
+    exact = way(task, batch_size=64, epochs=2)
+    found = replace(way, dtype_policy=policy)(task, batch_size=64, epochs=2)
+
+    assert found.flags["dtype"] == dtype and exact.flags["dtype"] == "float32"
+    assert 0 < abs(found.final["loss"] / exact.final["loss"] - 1) < tolerance
+    assert keras.config.dtype_policy().name == "float32"
+
+
+def test_dropout_can_be_drawn_from_bytes_or_left_out():
+    """Both only where they are asked for; without dropout the numbers are those of a network that has none."""
+    task = Task(pictures(), lambda: small_cnn(0.5), "sparse_categorical_crossentropy", 0.01, shuffle=False)
+    plain = replace(task, model=small_cnn)
+
+    none = replace(ways.fit, dropout="none")(task, batch_size=64, epochs=2)
+    without = ways.fit(plain, batch_size=64, epochs=2)
+    drawn = {kind: replace(ways.fit, dropout=kind)(task, batch_size=64, epochs=2) for kind in ("keras", "bytes")}
+
+    assert none.final["loss"] == pytest.approx(without.final["loss"], rel=1e-5)
+    assert drawn["bytes"].history["loss"][0] != drawn["keras"].history["loss"][0]
+    assert drawn["bytes"].history["loss"][0] == pytest.approx(drawn["keras"].history["loss"][0], rel=0.2)
+    assert drawn["bytes"].flags["dropout"] == "bytes" and none.flags["dropout"] == "none"
+
+
+def test_a_network_written_by_hand_shuffles_by_itself():
+    """Rows in their order cannot be asked of it."""
+    with pytest.raises(TrainingError, match="shuffles by itself"):
+        training.by_hand("mine", lambda *_: None, replace(TASK, shuffle=False), batch_size=10)
+
+
+@pytest.mark.alone
+def test_the_best_way_is_not_slower_than_fit(tf):
+    """On a network with much to optimise, where it gains most."""
+
+    def wide():
+        dense = [keras.layers.Dense(800) for _ in range(3)]
+        return keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten(), *dense])
+
+    task = Task(replace(pictures(), classes=tuple(map(str, range(800)))), wide, models.cross_entropy, 1e-4)
+    runs = {way.label: way.start(task, batch_size=25) for way in (ways.fit, ways.best(task))}
+
+    fit, best = training.in_turn(runs, epochs=8).values()
+
+    assert Comparison(fit.step, best.step).ratio > 1

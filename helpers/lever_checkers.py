@@ -1,0 +1,51 @@
+"""Checks of answers to the exercises of notebook 08. Each returns a hint, or a right `Reply`."""
+
+from collections.abc import Callable, Mapping
+
+from helpers.comparing import Comparison
+from helpers.replies import Reply, number
+from helpers.training import Training
+
+
+def _prepared_ahead(answer) -> Reply | str:
+    given = number(answer)
+    if given is None:
+        return "Give a number of milliseconds."
+    if given == 6:
+        return Reply(True, "Right: both happen at the same time, and the slower decides. The device still waits 2 ms.")
+    if given == 10:
+        return "That is one after the other. Prepared ahead, a batch is made while the device computes with the last."
+    if given == 4:
+        return "The device cannot compute with a batch that is not there yet."
+    return "Two things happen at the same time. Which of them ends last?"
+
+
+def _cores_to_feed(answer) -> Reply | str:
+    given = number(answer)
+    if given is None:
+        return "Give a number of cores."
+    if given == 8:
+        return Reply(True, "Right. With 7 cores a batch would come every 4.3 ms, so the GPU would wait a little.")
+    if given == 7.5:
+        return "There is no half core. Will 7 do?"
+    if given == 7:
+        return "7 cores make a batch every 30 / 7 ms. Is that less than 4 ms?"
+    return "Together, the cores must make a batch in the time that a step takes. Divide."
+
+
+def _fit_and_best(answer) -> Reply | str:
+    wanted = "Give {'fit': …, 'best': …}, both as they come back from a way of training."
+    if not isinstance(answer, Mapping) or set(answer) != {"fit", "best"}:
+        return wanted
+    fit, best = answer["fit"], answer["best"]
+    if not isinstance(fit, Training) or not isinstance(best, Training):
+        return wanted
+    if fit.way == best.way:
+        return "Both were trained in the same way."
+    if (fit.examples, fit.batch_size) != (best.examples, best.batch_size):
+        return "To be compared, both need the same examples and the same batch size."
+    compared = Comparison(fit.step, best.step)
+    return Reply(True, f"Right. A step of the best way is {compared.verdict} here: {compared}.")
+
+
+CHECKS: dict[str, Callable] = {"08-1": _prepared_ahead, "08-2": _cores_to_feed, "08-3": _fit_and_best}

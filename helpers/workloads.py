@@ -1,0 +1,77 @@
+"""The networks of the course together with what they learn, each under one name.
+
+Notebooks with one network put their own task together, in sight of the reader; this is for those that go
+through all of them, and for the benchmarks.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from helpers import datasets, models, published
+from helpers.errors import ParameterError
+from helpers.tasks import Task
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One of the course's trainings."""
+
+    title: str
+    batch_size: int  # as published; the question's bigger network names none, so it gets the one of CIFAR-10
+    examples: int  # as published; of the generated roads as many as the course uses
+    make: Callable  # (limit) -> Task
+
+    def task(self, limit: int | None = None) -> Task:
+        """Return what is to be learnt, from the first `limit` examples; None takes all."""
+        return self.make(self.examples if limit is None else limit)
+
+
+def _two_clouds(points: int) -> Task:
+    return Task(
+        datasets.two_clouds(points),
+        models.two_clouds,
+        "binary_crossentropy",
+        0.1,
+        ("accuracy",),
+        models.two_clouds_loss_by_column,
+    )
+
+
+def _mnist_mlp(limit: int) -> Task:
+    data = datasets.load("mnist", limit)
+    return Task(data.train, models.mnist_mlp, models.cross_entropy, 1e-3, ("accuracy",), test=data.test)
+
+
+def _mnist_cnn(limit: int) -> Task:
+    data = datasets.load("mnist", limit)
+    mended = partial(models.mnist_cnn, softmax=False)  # with the larger steps of notebook 05
+    return Task(data.train, mended, models.cross_entropy, 1e-3, ("accuracy",), test=data.test)
+
+
+def _cifar_cnn(limit: int) -> Task:
+    data = datasets.load("cifar10", limit)
+    loss = "sparse_categorical_crossentropy"
+    return Task(data.train, models.cifar_cnn, loss, 1e-3, ("accuracy",), test=data.test)
+
+
+def _bigger_network(pictures: int) -> Task:
+    return Task(datasets.road_images(pictures), models.bigger_network, "mean_squared_error", 1e-3)
+
+
+KNOWN = {
+    "two_clouds": Workload("two clouds", 100_000, datasets.PUBLISHED_POINTS, _two_clouds),
+    "mnist_mlp": Workload("MNIST MLP", 100, len(published.MNIST.train), _mnist_mlp),
+    "mnist_cnn": Workload("MNIST CNN", 100, len(published.MNIST.train), _mnist_cnn),
+    "cifar_cnn": Workload("CIFAR CNN", 128, len(published.CIFAR10.train), _cifar_cnn),
+    "bigger_network": Workload("bigger network", 128, 512, _bigger_network),
+}
+
+
+def find(name: str) -> Workload:
+    """Return the workload of this name, or raise `ParameterError`."""
+    if name not in KNOWN:
+        raise ParameterError(
+            f"There is no workload {name!r}.", f"Accepted are {', '.join(KNOWN)}.", "Correct the name."
+        )
+    return KNOWN[name]
