@@ -13,6 +13,7 @@ from helpers.comparing import Comparison
 from helpers.elsewhere import Elsewhere, Request
 from helpers.errors import ParameterError
 from helpers.progress import progress
+from helpers.tasks import Task
 from helpers.timing import Measurement
 from helpers.training import Training, Way
 
@@ -139,20 +140,19 @@ class Outcome:
 
 
 def measure(
-    name: str, levers: Iterable[Lever], *, limit: int, batch_size: int, epochs: int, device="CPU:0", seed: int = 0
+    name: str, task: Task, levers: Iterable[Lever], *, batch_size: int, epochs: int, device="CPU:0", seed: int = 0
 ) -> dict[str, Outcome]:
     """Train one of `workloads` with each lever that means anything for it, in turn; by label, the first as a base.
+
+    `task` is that of the workload of this name, with as many examples as are wanted.
 
     A lever that makes training more than `TOO_SLOW` times slower is trained for two epochs only, one of which counts.
     """
     device, work = devices.find(device), workloads.find(name)
-    task = work.task(limit)
     model = task.model()
     chosen = {lever.label: lever for lever in levers if lever.only(model, device)}
     with ExitStack() as stack:
-        runs = {
-            label: _start(stack, lever, task, name, limit, batch_size, device, seed) for label, lever in chosen.items()
-        }
+        runs = {label: _start(stack, lever, task, name, batch_size, device, seed) for label, lever in chosen.items()}
         base, *_ = runs.values()
         for number in progress(range(epochs), f"{work.title}, {len(runs)} levers"):
             for run in runs.values():
@@ -165,12 +165,12 @@ def measure(
     }
 
 
-def _start(stack: ExitStack, lever: Lever, task, name: str, limit: int, batch_size: int, device, seed: int):
+def _start(stack: ExitStack, lever: Lever, task: Task, name: str, batch_size: int, device, seed: int):
     way = lever.way or ways.best(task)
     size = min(len(task.data), lever.times_batch * batch_size)
     if not lever.environment or device.kind != "CPU":
         return way.start(task, batch_size=size, device=device, seed=seed)
-    other = Elsewhere(Request(name, limit, way, size, str(device), seed), lever.environment)
+    other = Elsewhere(Request(name, len(task.data), way, size, str(device), seed), lever.environment)
     stack.callback(other.close)
     return other
 

@@ -64,7 +64,9 @@ def test_a_training_is_measured_with_each_lever():
     """Larger batches make fewer steps of as many examples; each outcome knows where it ran."""
     chosen = levers.choose([2, 6])
 
-    found = levers.measure("two_clouds", chosen, limit=2000, batch_size=100, epochs=3, device="CPU:1")
+    found = levers.measure(
+        "two_clouds", workloads.find("two_clouds").task(2000), chosen, batch_size=100, epochs=3, device="CPU:1"
+    )
 
     assert list(found) == ["as people write it", "larger batches", "one function per epoch"]
     assert [one.training.batch_size for one in found.values()] == [100, 400, 100]
@@ -78,7 +80,7 @@ def test_a_lever_that_is_too_slow_is_stopped_after_its_second_epoch():
     """The others go on; five times slower is still measured in full."""
     chosen = [scripted("base", [9, 1, 1, 1]), scripted("slow", [9, 5.1]), scripted("fine", [9, 4.9, 4.9, 4.9])]
 
-    found = levers.measure("two_clouds", chosen, limit=200, batch_size=100, epochs=4)
+    found = levers.measure("two_clouds", workloads.find("two_clouds").task(200), chosen, batch_size=100, epochs=4)
 
     assert {label: one.training.epochs.n for label, one in found.items()} == {"base": 3, "slow": 1, "fine": 3}
 

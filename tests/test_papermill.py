@@ -14,11 +14,12 @@ PATHS = notebooks.find()
 every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 SMALL = {
     "matmul_sweep": {"sizes": "[64, 500000, 32]"},  # half a million does not fit into any memory
-    "slow_small_model": {"rungs": "1"},
+    "slow_small_model": {"rungs": "1", "points": "2000", "batch_size": 50, "batch_sizes": "[50, 60, 70]", "epochs": 2},
     "bigger_model": {"rungs": "[1]"},
     "mnist_mlp": {"limit": "100", "batch_size": 50},
     "mnist_cnn": {"limit": "40", "batch_size": 20},
     "cifar_cnn": {"limit": "32", "batch_size": 16},
+    "feed_the_gpu": {"points": 200, "digits": "40", "pictures": 8, "photos": 8, "levers": "1"},
     "cpu_against_gpu": {"folders": str(parameters.PROJECT / "results" / "reference")},
 }
 
@@ -89,9 +90,8 @@ def test_from_another_folder_twice_and_with_other_values(path, tmp_path, monkeyp
         ("check_your_machine", {"devices": "GPU:99"}, "There is no GPU:99 here"),
         ("matmul_sweep", {"sedd": 3}, "no parameter 'sedd'"),
         ("matmul_sweep", {"seconds": "-1"}, "seconds = -1"),
-        ("slow_small_model", {"batch_size": "0"}, "batch_size = 0"),
         ("slow_small_model", {"points": 1001}, "cannot have 1001 points"),
-        ("mnist_mlp", {"limit": 0}, "limit = 0"),
+        ("feed_the_gpu", {"levers": "[1, 18]"}, "There is no lever 18"),
         ("cpu_against_gpu", {"folders": "nowhere"}, "'nowhere' is not a folder that exists"),
         ("bigger_model", {"batch_sizes": "[1, 2, 99999]", "seconds": "1e-2"}, "batch_size = 99999 is not possible"),
     ],
