@@ -44,8 +44,8 @@ def _fit_and_best(answer) -> Reply | str:
         return "Both were trained in the same way."
     if (fit.examples, fit.batch_size) != (best.examples, best.batch_size):
         return "To be compared, both need the same examples and the same batch size."
-    compared = Comparison(fit.step, best.step)
-    return Reply(True, f"Right. A step of the best way is {compared.verdict} here: {compared}.")
+    verdict = Comparison(fit.step, best.step).verdict
+    return Reply(True, f"Right. A step of the best way: {verdict} ({best.step.shown} against {fit.step.shown}).")
 
 
 CHECKS: dict[str, Callable] = {"08-1": _prepared_ahead, "08-2": _cores_to_feed, "08-3": _fit_and_best}

@@ -156,10 +156,8 @@ def _row_step(model, task: Task) -> Callable:
 
 def prepare_step_function(model, task: Task, batch_size: int, seed: int) -> Callable:
     """Return one epoch with a function per step, called from a loop in Python; rows as `fit` takes them."""
-    import tensorflow as tf
-
     count = len(task.data)
-    step = tf.function(_row_step(model, task), jit_compile=model.jit_compile)
+    step = _traced(_row_step(model, task), model.jit_compile)
 
     def epoch(order):
         batches = [order[start : start + batch_size] for start in range(0, count, batch_size)]
@@ -179,7 +177,6 @@ def prepare_epoch_function(model, task: Task, batch_size: int, seed: int) -> Cal
     steps, rest = divmod(count, batch_size)
     step = _row_step(model, task)
 
-    @tf.function(jit_compile=model.jit_compile)
     def epoch(order):
         full = tf.reshape(order[: steps * batch_size], (steps, batch_size))
         total = tf.zeros(())
@@ -189,7 +186,24 @@ def prepare_epoch_function(model, task: Task, batch_size: int, seed: int) -> Cal
             total += rest * step(order[steps * batch_size :])
         return total / count
 
-    return _run_in_new_order(epoch, _orders(count, task, seed))
+    return _run_in_new_order(_traced(epoch, model.jit_compile), _orders(count, task, seed))
+
+
+def _traced(call: Callable, jit_compile: bool) -> Callable:
+    """Return a function of rows as a TensorFlow function, traced when it first meets so many of them.
+
+    A tf.function by itself would warn: it takes those of several trainings for one that is traced ever again.
+    """
+    import tensorflow as tf
+
+    function, known = tf.function(call, jit_compile=jit_compile), {}
+
+    def run(rows):
+        if len(rows) not in known:
+            known[len(rows)] = function.get_concrete_function(rows)
+        return known[len(rows)](rows)
+
+    return run
 
 
 def _run_in_new_order(epoch: Callable, next_order: Callable) -> Callable:

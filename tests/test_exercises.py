@@ -174,7 +174,7 @@ def counts(best=3, worst=5) -> np.ndarray:
         (
             "08-3",
             {"fit": trained("fit"), "best": trained("best")},
-            "best way is too close to call",
+            "best way: too close to call (10 ms against 10 ms)",
         ),
         ("08-3", {"fit": trained("fit"), "best": trained("fit")}, "in the same way"),
         ("08-3", {"fit": trained("fit"), "best": trained("best", steps=50)}, "the same examples"),
