@@ -1,6 +1,8 @@
-# ENV=cpu|gpu chooses the environment, PRESET=quick|laptop|full how much work a notebook does.
+# ENV=cpu|gpu chooses the environment, PRESET=quick|laptop|full how much work a notebook does, ROUNDS how often
+# a benchmark measures each contestant.
 ENV ?= cpu
 PRESET ?= quick
+ROUNDS ?= 5
 $(if $(filter cpu gpu,$(ENV)),,$(error ENV=$(ENV) is not known: use ENV=cpu or ENV=gpu))
 VENV := $(if $(filter gpu,$(ENV)),.venv-gpu,.venv)
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.10 python,$(if $(shell command -v $(name)),$(name))))
@@ -13,7 +15,7 @@ SUPPORTED := import sys; sys.exit(0 if (3, 10) <= sys.version_info < (3, 14) els
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "Options: ENV=cpu|gpu (now $(ENV)), PRESET=quick|laptop|full (now $(PRESET)), PYTHON=python3.12"
+	@echo "Options: ENV=cpu|gpu (now $(ENV)), PRESET=quick|laptop|full (now $(PRESET)), PYTHON=python3.12, ROUNDS=5"
 
 setup: $(VENV)/installed  ## make the environment (the others do it too)
 
@@ -42,10 +44,12 @@ refresh: setup  ## run the notebooks at preset full and store their outputs
 	$(BIN)/course refresh
 
 bench: setup .venv-bench/installed  ## compare the kit with its peers, and end in the tables (about an hour)
-	$(BIN)/python benchmarks/timing.py --json runs/bench/timing.json
-	$(BIN)/python benchmarks/two_clouds.py --json runs/bench/two_clouds.json
-	$(BIN)/python benchmarks/training.py --json runs/bench/training.json --picture runs/bench/training.png
-	@echo "The tables are above; runs/bench/ holds them as JSON, and the picture."
+	@mkdir -p runs/bench
+	$(BIN)/python benchmarks/timing.py --rounds $(ROUNDS) --json runs/bench/timing.json > runs/bench/1_timing.txt
+	$(BIN)/python benchmarks/two_clouds.py --rounds $(ROUNDS) --json runs/bench/two_clouds.json > runs/bench/2_two_clouds.txt
+	$(BIN)/python benchmarks/training.py --rounds $(ROUNDS) --json runs/bench/training.json --picture runs/bench/training.png > runs/bench/3_training.txt
+	@cat runs/bench/*.txt
+	@echo "Tables, JSON and the picture are in runs/bench/."
 
 # The peers get an environment of their own: PyTorch and TensorFlow would share a process's threads.
 .venv-bench/installed: pyproject.toml constraints.txt

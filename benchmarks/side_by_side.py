@@ -4,6 +4,7 @@ import json
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,12 +27,15 @@ def ask(command: Sequence[str]) -> dict:
 
 
 def in_turn(commands: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[dict]]:
-    """Run every contestant once a round (A B C, A B C, …), and return their answers."""
+    """Run every contestant once a round (A B C, A B C, …), and return their answers; say on stderr how far it is."""
     answers = {name: [] for name in commands}
-    for place in range(rounds):
-        for name, command in commands.items():
-            answers[name].append(ask(command))
-            print(f"round {place + 1} of {rounds}: {name}: {answers[name][-1]}", file=sys.stderr, flush=True)
+    start, total = time.monotonic(), rounds * len(commands)
+    for done in range(total):
+        name = list(commands)[done % len(commands)]
+        answers[name].append(ask(commands[name]))
+        left = (time.monotonic() - start) / (done + 1) * (total - done - 1)
+        place = f"round {done // len(commands) + 1} of {rounds}: {name}"
+        print(f"{place} ({done + 1} of {total}, about {left / 60:.0f} min left)", file=sys.stderr, flush=True)
     return answers
 
 

@@ -47,6 +47,7 @@ def with_dropout(model, kind: str):
 
     "bytes": they draw one byte for each value (two where a byte cannot tell the rate) in place of four. The same
     share is dropped, with other random numbers. "none": nothing is dropped, so that less is asked of the network.
+    A Dropout with a `noise_shape`, and a subclass of it, stay as they are.
     """
     import keras
 

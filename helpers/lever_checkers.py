@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from helpers import ways
 from helpers.comparing import Comparison
 from helpers.replies import Reply, number
 from helpers.training import Training
@@ -34,16 +35,16 @@ def _cores_to_feed(answer) -> Reply | str:
 
 
 def _fit_and_best(answer) -> Reply | str:
-    wanted = "Give {'fit': …, 'best': …}, both as they come back from a way of training."
+    wanted = "Give {'fit': …, 'best': …}, as training.in_turn returns it for runs under these two names."
     if not isinstance(answer, Mapping) or set(answer) != {"fit", "best"}:
         return wanted
     fit, best = answer["fit"], answer["best"]
     if not isinstance(fit, Training) or not isinstance(best, Training):
         return wanted
-    if fit.way == best.way:
-        return "Both were trained in the same way."
-    if (fit.examples, fit.batch_size) != (best.examples, best.batch_size):
-        return "To be compared, both need the same examples and the same batch size."
+    if fit.way != ways.fit.label or best.way == fit.way:
+        return "Under 'fit' belongs what ways.fit trained, under 'best' what ways.best(task) trained."
+    if [fit.examples, fit.batch_size, fit.epochs.device] != [best.examples, best.batch_size, best.epochs.device]:
+        return "To be compared, both need the same examples, the same batch size and the same device."
     verdict = Comparison(fit.step, best.step).verdict
     return Reply(True, f"Right. A step of the best way: {verdict} ({best.step.shown} against {fit.step.shown}).")
 

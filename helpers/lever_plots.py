@@ -36,7 +36,7 @@ def time_left(outcomes: Mapping[str, Mapping[str, Outcome]], axes: Sequence) -> 
 def _bar(ax, place: int, base: Outcome, outcome: Outcome) -> None:
     compared = outcome.against(base)
     left = 100 / compared.ratio
-    ink = NEITHER if compared.verdict == TOO_CLOSE else HELPS if compared.ratio > 1 else HURTS
+    ink = NEITHER if outcome.verdict(base) == TOO_CLOSE else HELPS if compared.ratio > 1 else HURTS
     look = {"hatch": "///", "edgecolor": "white"} if outcome.lever.changes_learning else {}
     ax.barh(place, min(left, WIDEST), height=0.7, color=ink, linewidth=0, **look)
     is_long = left > 0.8 * WIDEST
@@ -48,6 +48,7 @@ def _bar(ax, place: int, base: Outcome, outcome: Outcome) -> None:
         ha="right" if is_long else "left",
         color="white" if is_long else "black",
         fontsize=8,
+        bbox=None if is_long else {"facecolor": "white", "linewidth": 0, "pad": 0.5},
     )
 
 

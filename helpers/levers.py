@@ -4,18 +4,19 @@ Each lever is one difference to `fit` on NumPy arrays. Those that TensorFlow tak
 measured in a process of their own. Times are in seconds per step.
 """
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
-from helpers import devices, ways, workloads
-from helpers.comparing import Comparison
+from helpers import devices, ways
+from helpers.comparing import FEWEST, Comparison
 from helpers.elsewhere import Elsewhere, Request
 from helpers.errors import ParameterError
 from helpers.progress import progress
 from helpers.tasks import Task
 from helpers.timing import Measurement
-from helpers.training import Training, Way
+from helpers.training import Training, Way, check_epochs
 
 TOO_SLOW = 5  # times slower than `fit` in its second epoch: it is trained no further
 LARGER = 4  # times the batch size
@@ -34,11 +35,13 @@ class Lever:
     limited_by: str = ""  # what this lever relieves, for "… is limited by …"
     learns: str = "the same"  # or what it does to the result
     environment: dict = field(default_factory=dict)  # variables that must be set before TensorFlow starts
+    apart: bool = False  # in a process of its own, even without such variables
     times_batch: int = 1
     only: Callable = lambda model, device: True  # whether it means anything for this network on this device
 
     @property
     def changes_learning(self) -> bool:
+        """Whether more than order, rounding or random numbers becomes different."""
         return self.learns not in ("the same", "the same on average")
 
 
@@ -51,8 +54,6 @@ def _is_cpu(_model, device) -> bool:
 
 
 def _is_linux_cpu(_model, device) -> bool:
-    import sys
-
     return device.kind == "CPU" and sys.platform == "linux"
 
 
@@ -62,15 +63,16 @@ def _is_gpu(_model, device) -> bool:
 
 def _prepare_parity(model, task, batch_size: int, seed: int) -> Callable:
     """Return an epoch of `fit` in which a GPU computes float32 products with all digits, without TF32."""
-    switch = devices.load_tensorflow().config.experimental.enable_tensor_float_32_execution
+    config = devices.load_tensorflow().config.experimental
     train = ways.fit.prepare(model, task, batch_size, seed)
 
     def epoch():
-        switch(False)
+        before = config.tensor_float_32_execution_enabled()
+        config.enable_tensor_float_32_execution(False)
         try:
             return train()
         finally:
-            switch(True)
+            config.enable_tensor_float_32_execution(before)
 
     return epoch
 
@@ -80,7 +82,7 @@ LEVERS = (
     Lever(
         "larger batches", limited_by="what every step costs, however small", learns="in fewer steps", times_batch=LARGER
     ),
-    Lever("tf.data, prepared ahead", ways.fit_pipeline, "its input"),
+    Lever("tf.data, prepared ahead", ways.fit_pipeline, "its input", "the same on average"),
     Lever("many steps per call", replace(ways.fit, prepare=ways.prepare_many_steps), "Python between the steps"),
     Lever("one function per step", replace(ways.fit, prepare=ways.prepare_step_function), "what Keras does in a step"),
     Lever(
@@ -100,6 +102,7 @@ LEVERS = (
         only=_has_dropout,
     ),
     Lever("no dropout", replace(ways.fit, dropout="none"), "dropout", "without dropout", only=_has_dropout),
+    Lever("a new process", limited_by="what this process has done before", apart=True, only=_is_cpu),
     Lever("oneDNN on", limited_by="TensorFlow's own convolutions and products", environment=ONEDNN, only=_is_cpu),
     Lever("huge pages", limited_by="asking the system for memory", environment=HUGE_PAGES, only=_is_linux_cpu),
     Lever("one thread", limited_by="threads that wait for each other", environment=ONE_THREAD, only=_is_cpu),
@@ -127,6 +130,7 @@ class Outcome:
     lever: Lever
     training: Training
     examples: int  # that were trained with in an epoch
+    is_stopped: bool = False  # too slow to go on
 
     @property
     def example(self) -> Measurement:
@@ -138,41 +142,47 @@ class Outcome:
     def against(self, base: "Outcome") -> Comparison:
         return Comparison(base.example, self.example)
 
+    def verdict(self, base: "Outcome") -> str:
+        """Say how it stands against the first outcome; one that was stopped has too few values for a comparison."""
+        compared = self.against(base)
+        return f"{1 / compared.ratio:.0f} times slower, stopped" if self.is_stopped else compared.verdict
+
 
 def measure(
-    name: str, task: Task, levers: Iterable[Lever], *, batch_size: int, epochs: int, device="CPU:0", seed: int = 0
+    task: Task, levers: Iterable[Lever], *, batch_size: int, epochs: int, device="CPU:0", seed: int = 0, title: str = ""
 ) -> dict[str, Outcome]:
-    """Train one of `workloads` with each lever that means anything for it, in turn; by label, the first as a base.
-
-    `task` is that of the workload of this name, with as many examples as are wanted.
+    """Train with each lever that means anything for this network, in turn; by label, the first as a base.
 
     A lever that makes training more than `TOO_SLOW` times slower is trained for two epochs only, one of which counts.
     """
-    device, work = devices.find(device), workloads.find(name)
-    model = task.model()
+    check_epochs(epochs)
+    device, model = devices.find(device), task.model()
     chosen = {lever.label: lever for lever in levers if lever.only(model, device)}
     with ExitStack() as stack:
-        runs = {label: _start(stack, lever, task, name, batch_size, device, seed) for label, lever in chosen.items()}
+        runs = {label: _start(stack, lever, task, batch_size, device, seed) for label, lever in chosen.items()}
         base, *_ = runs.values()
-        for number in progress(range(epochs), f"{work.title}, {len(runs)} levers"):
+        for number in progress(range(epochs), f"{title or model.name}, {len(runs)} levers"):
             for run in runs.values():
-                if number < 2 or run.seconds[1] < TOO_SLOW * base.seconds[1]:
+                if number < 2 or not _is_too_slow(run, base):
                     run.epoch()
-        found = {label: run.training() for label, run in runs.items()}
+        found = {label: (run.training(), _is_too_slow(run, base)) for label, run in runs.items()}
     return {
-        label: Outcome(chosen[label], training, min(len(task.data), training.steps * training.batch_size))
-        for label, training in found.items()
+        label: Outcome(chosen[label], training, min(len(task.data), training.steps * training.batch_size), is_stopped)
+        for label, (training, is_stopped) in found.items()
     }
 
 
-def _start(stack: ExitStack, lever: Lever, task: Task, name: str, batch_size: int, device, seed: int):
-    way = lever.way or ways.best(task)
+def _is_too_slow(run, base) -> bool:
+    return run.seconds[1] > TOO_SLOW * base.seconds[1]
+
+
+def _start(stack: ExitStack, lever: Lever, task: Task, batch_size: int, device, seed: int):
+    way = replace(lever.way or ways.best(task), label=lever.label)
     size = min(len(task.data), lever.times_batch * batch_size)
-    if not lever.environment or device.kind != "CPU":
+    # A second logical CPU exists in this process alone, and the variables mean nothing to a GPU.
+    if str(device) != "CPU:0" or not (lever.environment or lever.apart):
         return way.start(task, batch_size=size, device=device, seed=seed)
-    other = Elsewhere(Request(name, len(task.data), way, size, str(device), seed), lever.environment)
-    stack.callback(other.close)
-    return other
+    return stack.enter_context(Elsewhere(Request(task, way, size, str(device), seed), lever.environment))
 
 
 def best_alone(outcomes: Mapping[str, Outcome]) -> Outcome | None:
@@ -181,17 +191,16 @@ def best_alone(outcomes: Mapping[str, Outcome]) -> Outcome | None:
     gains = [
         other
         for other in others
-        if other.lever is not LEVERS[-1]
-        and not other.lever.changes_learning
-        and other.against(base).verdict.endswith("faster")
+        if other.lever.way and not other.lever.changes_learning and other.verdict(base).endswith("faster")
     ]
     return max(gains, key=lambda other: other.against(base).ratio, default=None)
 
 
 def advice(title: str, outcomes: Mapping[str, Outcome]) -> str:
     """Say what limits a training, and what to do first, from what the levers did."""
-    best = best_alone(outcomes)
+    base, best = next(iter(outcomes.values())), best_alone(outcomes)
+    if base.example.n < FEWEST:
+        return f"{title}: nothing can be said from so few epochs."
     if best is None:
         return f"{title}: no single lever makes it faster here. It is limited by arithmetic, or by something not tried."
-    verdict = best.against(next(iter(outcomes.values()))).verdict
-    return f"{title} is limited by {best.lever.limited_by}, so first: {best.lever.label} ({verdict})."
+    return f"{title} is limited by {best.lever.limited_by}, so first: {best.lever.label} ({best.verdict(base)})."

@@ -9,7 +9,7 @@ from helpers.profiles import Interval, Profile
 from helpers.training_plots import INKS
 
 REST = "#a8a8a8"
-WORKING, WAITING = "#d2d2d2", "#222222"
+WORKING, WAITING = "#bcd9ea", "#222222"
 
 
 def timeline(profile: Profile, ax, *, steps: int | None = None, seconds: Interval | None = None):

@@ -207,16 +207,21 @@ def by_hand(label: str, make: Callable, task: Task, *, batch_size: int, device="
 
 def in_turn(runs: Mapping[str, Run], *, epochs: int) -> dict[str, Training]:
     """Train several runs in turn, an epoch of each, so that a busy moment hits all of them alike."""
+    check_epochs(epochs)
+    for _ in range(epochs):
+        for run in runs.values():
+            run.epoch()
+    return {label: run.training() for label, run in runs.items()}
+
+
+def check_epochs(epochs: int) -> None:
+    """Raise for fewer than two epochs."""
     if not is_whole(epochs) or epochs < 2:
         raise ParameterError(
             f"epochs = {epochs!r} is not possible.",
             "Accepted is a whole number of at least 2: the first epoch is kept apart.",
             "Correct epochs and run again.",
         )
-    for _ in range(epochs):
-        for run in runs.values():
-            run.epoch()
-    return {label: run.training() for label, run in runs.items()}
 
 
 def batch_sizes_to_compare(sizes: Iterable[int], count: int) -> list[int]:

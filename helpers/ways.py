@@ -8,6 +8,7 @@ course.
 import math
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from helpers import devices
 from helpers.errors import ParameterError
@@ -69,15 +70,10 @@ def _prepare_pipeline(model, task: Task, batch_size: int, seed: int) -> Callable
     return fit_epochs(model, x=pipeline(task, batch_size, seed, device), steps_per_epoch=steps, shuffle=False)
 
 
-def prepare_many_steps(model, task: Task, batch_size: int, seed: int) -> Callable:
+def prepare_many_steps(model, task: Task, batch_size: int, seed: int, prepare: Callable = _prepare_fit) -> Callable:
     """Return one epoch of `fit` on NumPy arrays in which Python has a say only once in many steps."""
     model.steps_per_execution = min(MOST_STEPS, math.ceil(len(task.data) / batch_size))
-    return _prepare_fit(model, task, batch_size, seed)
-
-
-def _prepare_pipeline_many_steps(model, task: Task, batch_size: int, seed: int) -> Callable:
-    model.steps_per_execution = min(MOST_STEPS, math.ceil(len(task.data) / batch_size))
-    return _prepare_pipeline(model, task, batch_size, seed)
+    return prepare(model, task, batch_size, seed)
 
 
 def _orders(count: int, task: Task, seed: int) -> Callable:
@@ -141,7 +137,8 @@ def _row_step(model, task: Task) -> Callable:
     """Return one training step on the rows that it is given the numbers of; all rows lie on the device."""
     import tensorflow as tf
 
-    x, y = tf.constant(task.data.x), tf.constant(task.data.y)
+    x = tf.constant(task.data.x, "float32")
+    y = tf.constant(task.data.y, None if task.data.classes else "float32")
 
     def step(rows):
         batch, labels = tf.gather(x, rows), tf.gather(y, rows)
@@ -208,8 +205,7 @@ def _traced(call: Callable, jit_compile: bool) -> Callable:
 
 def _run_in_new_order(epoch: Callable, next_order: Callable) -> Callable:
     def run():
-        order = next_order()
-        seconds, loss = clocked(lambda: epoch(order))
+        seconds, loss = clocked(lambda: epoch(next_order()))  # `fit` draws its order on the clock, too
         return seconds, {"loss": loss}
 
     return run
@@ -238,7 +234,9 @@ def _prepare_by_column(model, task: Task, batch_size: int, seed: int) -> Callabl
 
 fit = Way("fit on NumPy arrays", False, "rows", math.ceil, _prepare_fit)
 fit_pipeline = Way("fit on tf.data", False, "batches", math.ceil, _prepare_pipeline)
-fit_many_steps = Way("fit, many steps per call", False, "batches", math.ceil, _prepare_pipeline_many_steps)
+fit_many_steps = Way(
+    "fit, many steps per call", False, "batches", math.ceil, partial(prepare_many_steps, prepare=_prepare_pipeline)
+)
 epoch_function = Way("one function per epoch", False, "batches", math.floor, _prepare_function)
 epoch_xla = Way("one XLA function per epoch", True, "batches", math.floor, _prepare_function)
 epoch_xla_by_column = Way("XLA, data by column", True, "batches", math.floor, _prepare_by_column)
@@ -254,10 +252,11 @@ resident = Way(
 def best(task: Task) -> Way:
     """Return the fastest way to train this, of those in float32 that learn the same as `fit` but for chance.
 
-    Where the loss is known for data stored by column, that is XLA on such data: two clouds. For every other
-    network it is `resident`, without XLA, which is slow on a CPU for convolutions in a loop and for dropout
-    (benchmarks/README.md). Convolutions on a CPU also gain from oneDNN, which TensorFlow switches on by itself on
-    some CPUs only: set TF_ENABLE_ONEDNN_OPTS=1 before TensorFlow is imported. On a GPU nothing of this is measured.
+    Where the loss is known for data stored by column, that is XLA on such data: two clouds. It shuffles batches, and
+    leaves out rows that fill none. For every other network it is `resident`, without XLA, which is slow on a CPU for
+    convolutions in a loop and for dropout (benchmarks/README.md). Convolutions on a CPU also gain from oneDNN, which
+    TensorFlow switches on by itself on some CPUs only: set TF_ENABLE_ONEDNN_OPTS=1 before TensorFlow is imported.
+    On a GPU nothing of this is measured.
     """
     return epoch_xla_by_column if task.loss_by_column else resident
 

@@ -12,6 +12,7 @@ from helpers.timing import Measurement
 from helpers.training import Training
 
 CPU = Device("CPU", 0)
+FIT = "fit on NumPy arrays"
 
 
 def by_type(**changed) -> dict:
@@ -173,13 +174,13 @@ def counts(best=3, worst=5) -> np.ndarray:
         ("08-2", [], "Give a number of cores"),
         (
             "08-3",
-            {"fit": trained("fit"), "best": trained("best")},
+            {"fit": trained(FIT), "best": trained("best")},
             "best way: too close to call (10 ms against 10 ms)",
         ),
-        ("08-3", {"fit": trained("fit"), "best": trained("fit")}, "in the same way"),
-        ("08-3", {"fit": trained("fit"), "best": trained("best", steps=50)}, "the same examples"),
-        ("08-3", {"fit": 1, "best": 2}, "both as they come back"),
-        ("08-3", {"fit": trained("fit")}, "Give {'fit'"),
+        ("08-3", {"fit": trained(FIT), "best": trained(FIT)}, "what ways.fit trained"),
+        ("08-3", {"fit": trained(FIT), "best": trained("best", steps=50)}, "the same examples"),
+        ("08-3", {"fit": 1, "best": 2}, "as training.in_turn returns it"),
+        ("08-3", {"fit": trained(FIT)}, "Give {'fit'"),
     ],
 )
 def test_each_answer_gets_the_reply_it_deserves(name, answer, words):

@@ -1,6 +1,5 @@
 """Levers: which apply, measured in turn, stopped when too slow, and the advice that follows."""
 
-import itertools
 import subprocess
 from dataclasses import replace
 
@@ -16,6 +15,7 @@ from helpers.training import Training
 
 CPU = Device("CPU", 0)
 FIT = levers.LEVERS[0]
+CLOUDS = workloads.find("two_clouds").task(2000)
 
 
 def labels_for(name: str, device: Device) -> list[str]:
@@ -46,7 +46,7 @@ def test_levers_are_chosen_by_number_and_the_base_is_always_there():
         "larger batches",
         "one function per epoch",
     ]
-    with pytest.raises(ParameterError, match=r"no lever 99\..*1 to 17: as people write it, "):
+    with pytest.raises(ParameterError, match=r"no lever 99\..*1 to 18: as people write it, "):
         levers.choose([99])
 
 
@@ -64,9 +64,7 @@ def test_a_training_is_measured_with_each_lever():
     """Larger batches make fewer steps of as many examples; each outcome knows where it ran."""
     chosen = levers.choose([2, 6])
 
-    found = levers.measure(
-        "two_clouds", workloads.find("two_clouds").task(2000), chosen, batch_size=100, epochs=3, device="CPU:1"
-    )
+    found = levers.measure(CLOUDS, chosen, batch_size=100, epochs=3, device="CPU:1")
 
     assert list(found) == ["as people write it", "larger batches", "one function per epoch"]
     assert [one.training.batch_size for one in found.values()] == [100, 400, 100]
@@ -74,15 +72,20 @@ def test_a_training_is_measured_with_each_lever():
     assert all(one.training.epochs.device == Device("CPU", 1) for one in found.values())
     base = found["as people write it"]
     assert base.example.median == pytest.approx(base.training.epochs.median / 2000)
+    assert [one.training.way for one in found.values()] == list(found)
+    with pytest.raises(ParameterError, match="epochs = 1"):
+        levers.measure(CLOUDS, chosen, batch_size=100, epochs=1)
 
 
 def test_a_lever_that_is_too_slow_is_stopped_after_its_second_epoch():
     """The others go on; five times slower is still measured in full."""
     chosen = [scripted("base", [9, 1, 1, 1]), scripted("slow", [9, 5.1]), scripted("fine", [9, 4.9, 4.9, 4.9])]
 
-    found = levers.measure("two_clouds", workloads.find("two_clouds").task(200), chosen, batch_size=100, epochs=4)
+    found = levers.measure(CLOUDS, chosen, batch_size=100, epochs=4)
 
     assert {label: one.training.epochs.n for label, one in found.items()} == {"base": 3, "slow": 1, "fine": 3}
+    assert found["slow"].verdict(found["base"]) == "5 times slower, stopped"
+    assert found["fine"].verdict(found["base"]) == "too close to call"  # three values are too few
 
 
 def test_the_advice_is_the_largest_gain_that_changes_nothing():
@@ -102,6 +105,10 @@ def test_the_advice_is_the_largest_gain_that_changes_nothing():
     )
     del outcomes["fastest"], outcomes["faster"]
     assert levers.advice("MLP", outcomes).startswith("MLP: no single lever makes it faster here.")
+    few = replace(
+        outcomes["base"], training=replace(outcomes["base"].training, epochs=Measurement("", CPU, 1.0, (1.0,)))
+    )
+    assert levers.advice("MLP", {"base": few}) == "MLP: nothing can be said from so few epochs."
 
 
 def test_every_lever_says_what_it_relieves_and_has_its_own_name():
@@ -112,35 +119,59 @@ def test_every_lever_says_what_it_relieves_and_has_its_own_name():
     assert marked == {"larger batches", "bfloat16", "float16", "no dropout"}
 
 
-def test_tf32_is_off_while_its_lever_trains_and_on_again_afterwards(tf):
-    """A switch of the whole process must not leak into the other trainings."""
-    is_on = tf.config.experimental.tensor_float_32_execution_enabled
-    seen, before = [], is_on()
+@pytest.mark.parametrize("before", [True, False])
+def test_tf32_is_off_while_its_lever_trains_and_as_before_afterwards(tf, before):
+    """A switch of the whole process must not leak into the other trainings, nor change what its user set."""
+    config = tf.config.experimental
+    seen, usual = [], config.tensor_float_32_execution_enabled()
 
     class Model:
         def fit(self, **_options):
-            seen.append(is_on())
+            seen.append(config.tensor_float_32_execution_enabled())
             raise InterruptedError
 
-    task = workloads.find("two_clouds").task(20)
-    epoch = levers._prepare_parity(Model(), task, 10, 0)
-    with pytest.raises(InterruptedError):
-        epoch()
+    epoch = levers._prepare_parity(Model(), CLOUDS, 10, 0)
+    config.enable_tensor_float_32_execution(before)
+    try:
+        with pytest.raises(InterruptedError):
+            epoch()
+        assert seen == [False] and config.tensor_float_32_execution_enabled() is before
+    finally:
+        config.enable_tensor_float_32_execution(usual)
 
-    assert seen == [False] and before and is_on()
+
+def test_levers_with_an_environment_run_in_processes_that_end(monkeypatch):
+    """With their variables; a lever that fails takes the others with it."""
+    started = []
+
+    class Seen(Elsewhere):
+        def __init__(self, *given):
+            super().__init__(*given)
+            started.append((*given, self._process))
+
+    monkeypatch.setattr(levers, "Elsewhere", Seen)
+    broken = scripted("broken", [1])  # its second epoch raises StopIteration
+
+    with pytest.raises(StopIteration):
+        levers.measure(CLOUDS, [FIT, levers.LEVERS[-1], broken], batch_size=100, epochs=2)
+
+    ((request, environment, process),) = started
+    assert request.way == replace(ways.best(CLOUDS), label="all together") and request.batch_size == 100
+    assert environment == {**levers.ONEDNN, **levers.HUGE_PAGES}
+    assert process.poll() is not None
 
 
 @pytest.fixture
 def request_of():
-    return Request("two_clouds", 2000, ways.epoch_function, 100, "CPU:0", 0)
+    return Request(CLOUDS, ways.epoch_function, 100, "CPU:0", 0)
 
 
 def test_a_training_elsewhere_takes_its_turns_like_any_other(request_of):
     """Epochs are timed over there, and what comes back is a usual training."""
-    other = Elsewhere(request_of, {"TF_NUM_INTRAOP_THREADS": "1"})
-    here = ways.fit.start(workloads.find("two_clouds").task(2000), batch_size=100)
+    here = ways.fit.start(CLOUDS, batch_size=100)
 
-    found = training.in_turn({"elsewhere": other, "here": here}, epochs=3)
+    with Elsewhere(request_of, {"TF_NUM_INTRAOP_THREADS": "1"}) as other:
+        found = training.in_turn({"elsewhere": other, "here": here}, epochs=3)
 
     assert found["elsewhere"].way == "one function per epoch" and found["elsewhere"].steps == 20
     assert found["elsewhere"].epochs.n == 2 and found["elsewhere"].epochs.device == CPU
@@ -154,12 +185,19 @@ def test_the_environment_reaches_the_other_process_and_its_words_come_back(reque
         Elsewhere(request_of, {"KERAS_BACKEND": "nonsense"})
 
 
+def test_what_is_wrong_with_the_training_is_said_as_it_would_be_here(request_of):
+    """Not every failure is one of memory."""
+    with pytest.raises(ParameterError, match="batch_size = 3000 is not possible"):
+        Elsewhere(replace(request_of, batch_size=3000), {})
+
+
 def test_a_process_that_dies_is_said_in_words(request_of, monkeypatch):
     """As when the system kills it for its memory; nothing hangs."""
     dead = subprocess.Popen
     code = "import pickle, sys; pickle.load(sys.stdin.buffer); sys.stdout.buffer.write(pickle.dumps(None)); "
     monkeypatch.setattr(subprocess, "Popen", lambda command, **options: dead([command[0], "-c", code], **options))
     other = Elsewhere(request_of, {})
+    other._process.wait()
 
     with pytest.raises(TrainingError, match="one function per epoch: the process that trained it ended without a word"):
         other.epoch()
@@ -184,6 +222,12 @@ def test_the_picture_shows_gains_losses_and_what_learns_something_else():
     inks = [plots.mpl.colors.to_hex(bar.get_facecolor(), keep_alpha=False).upper() for bar in left.patches]
     assert inks == [lever_plots.HELPS, lever_plots.HURTS]
     assert [bar.get_hatch() for bar in right.patches] == [None, "///"]
+    slow = replace(outcome(loss, 8.0), is_stopped=True)
+    few = replace(slow, training=replace(slow.training, epochs=Measurement("", CPU, 1.0, (8.0,))))
+    alone, _ = lever_plots.time_left(
+        {"A": {"base": outcome(FIT, 1.0), "loss": few}, "B": found["B"]}, plots.new_axes(2)
+    )
+    assert plots.mpl.colors.to_hex(alone.patches[0].get_facecolor()).upper() == lever_plots.HURTS
     assert plots.mpl.colors.to_hex(right.patches[0].get_facecolor()) == lever_plots.NEITHER
 
 
@@ -216,8 +260,7 @@ def test_an_unknown_workload_is_said_in_words():
         workloads.find("mlp")
 
 
-def test_the_published_sizes_are_taken_where_nothing_is_said(monkeypatch):
+def test_the_published_sizes_are_taken_where_nothing_is_said():
     """Half a million points in each cloud."""
     assert len(workloads.find("two_clouds").task().data) == 1_000_000
     assert (workloads.find("mnist_mlp").examples, workloads.find("cifar_cnn").examples) == (55_000, 40_000)
-    assert list(itertools.islice(workloads.KNOWN, 2)) == ["two_clouds", "mnist_mlp"]

@@ -91,7 +91,7 @@ def test_from_another_folder_twice_and_with_other_values(path, tmp_path, monkeyp
         ("matmul_sweep", {"sedd": 3}, "no parameter 'sedd'"),
         ("matmul_sweep", {"seconds": "-1"}, "seconds = -1"),
         ("slow_small_model", {"points": 1001}, "cannot have 1001 points"),
-        ("feed_the_gpu", {"levers": "[1, 18]"}, "There is no lever 18"),
+        ("feed_the_gpu", {"levers": "[1, 19]"}, "There is no lever 19"),
         ("cpu_against_gpu", {"folders": "nowhere"}, "'nowhere' is not a folder that exists"),
         ("bigger_model", {"batch_sizes": "[1, 2, 99999]", "seconds": "1e-2"}, "batch_size = 99999 is not possible"),
     ],
