@@ -488,10 +488,14 @@ def test_the_best_way_is_one_choice_for_each_network():
 
 
 @pytest.mark.parametrize(
-    ("policy", "dtype", "tolerance"), [("mixed_bfloat16", "bfloat16", 0.05), ("mixed_float16", "float16", 0.05)]
+    ("way", "policy", "dtype"),
+    [
+        (ways.fit, "mixed_bfloat16", "bfloat16"),
+        (ways.resident, "mixed_bfloat16", "bfloat16"),
+        (ways.resident, "mixed_float16", "float16"),
+    ],
 )
-@pytest.mark.parametrize("way", [ways.fit, ways.resident], ids=["fit", "best"])
-def test_numbers_of_half_the_size_learn_nearly_the_same(way, policy, dtype, tolerance):
+def test_numbers_of_half_the_size_learn_nearly_the_same(way, policy, dtype):
     """The weights stay float32; the policy of the process is the same afterwards."""
     task = Task(pictures(), small_cnn, "sparse_categorical_crossentropy", 0.01, shuffle=False)
 
@@ -499,7 +503,7 @@ def test_numbers_of_half_the_size_learn_nearly_the_same(way, policy, dtype, tole
     found = replace(way, dtype_policy=policy)(task, batch_size=64, epochs=2)
 
     assert found.flags["dtype"] == dtype and exact.flags["dtype"] == "float32"
-    assert 0 < abs(found.final["loss"] / exact.final["loss"] - 1) < tolerance
+    assert 0 < abs(found.final["loss"] / exact.final["loss"] - 1) < 0.05
     assert keras.config.dtype_policy().name == "float32"
 
 
