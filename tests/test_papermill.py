@@ -11,7 +11,6 @@ from papermill.exceptions import PapermillExecutionError
 from helpers import notebooks, parameters, results
 
 PATHS = notebooks.find()
-every_notebook = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 SMALL = {
     "matmul_sweep": {"sizes": "[64, 500000, 32]"},  # half a million does not fit into any memory
     "slow_small_model": {"rungs": "1", "points": "2000", "batch_size": 50, "batch_sizes": "[50, 60, 70]", "epochs": 2},
@@ -51,7 +50,12 @@ def twice(path) -> nbformat.NotebookNode:
     return notebook
 
 
-@every_notebook
+# `make test` has ten minutes. nbval runs these there all the same, and they train in the same way as 04 and 06.
+LONG = ("slow_small_model", "bigger_model", "mnist_cnn")
+marked = [pytest.param(p, marks=[pytest.mark.long] if notebooks.experiment(p) in LONG else []) for p in PATHS]
+
+
+@pytest.mark.parametrize("path", marked, ids=lambda path: path.stem)
 def test_from_another_folder_twice_and_with_other_values(path, tmp_path, monkeypatch):
     """Nothing depends on the working directory or on being run once; values arrive as papermill sends them."""
     elsewhere = tmp_path / "a folder with ümlauts"
@@ -89,9 +93,14 @@ def test_from_another_folder_twice_and_with_other_values(path, tmp_path, monkeyp
         ("check_your_machine", {"preset": "fast"}, "preset = 'fast' is not a preset"),
         ("check_your_machine", {"devices": "GPU:99"}, "There is no GPU:99 here"),
         ("matmul_sweep", {"sedd": 3}, "no parameter 'sedd'"),
-        ("slow_small_model", {"points": 1001}, "cannot have 1001 points"),
+        pytest.param("slow_small_model", {"points": 1001}, "cannot have 1001 points", marks=pytest.mark.long),
         ("cpu_against_gpu", {"folders": "nowhere"}, "'nowhere' is not a folder that exists"),
-        ("bigger_model", {"batch_sizes": "[1, 2, 99999]", "seconds": "1e-2"}, "batch_size = 99999 is not possible"),
+        pytest.param(
+            "bigger_model",
+            {"batch_sizes": "[1, 2, 99999]", "seconds": "1e-2"},
+            "batch_size = 99999 is not possible",
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_wrong_values_stop_the_notebook_in_words(name, given, words, tmp_path):
