@@ -7,7 +7,7 @@ $(if $(filter cpu gpu,$(ENV)),,$(error ENV=$(ENV) is not known: use ENV=cpu or E
 VENV := $(if $(filter gpu,$(ENV)),.venv-gpu,.venv)
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 python3.10 python,$(if $(shell command -v $(name)),$(name))))
 BIN := $(VENV)/bin
-LONGEST_FIRST := tests/test_papermill.py tests/test_training.py tests/test_levers.py notebooks tests  # so that all workers end at about the same time
+LONGEST_FIRST := tests/test_papermill.py tests/test_papermill_refusals.py tests/test_training.py tests/test_levers.py notebooks tests  # so that all workers end at about the same time
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)  # in a container you often are
 SUPPORTED := import sys; sys.exit(0 if (3, 10) <= sys.version_info < (3, 14) else "The course needs Python 3.10 to 3.13; this is %s. Name another one: make setup PYTHON=python3.12" % sys.version.split()[0])
 
