@@ -46,8 +46,8 @@ def twice(path) -> nbformat.NotebookNode:
     return notebook
 
 
-# `make test` has ten minutes. nbval runs these there all the same, and they train in the same way as 04 and 08.
-LONG = ("slow_small_model", "bigger_model", "mnist_cnn", "cifar_cnn")
+# `make test` has ten minutes. nbval runs these there all the same, and they train in the same way as 08.
+LONG = ("slow_small_model", "bigger_model", "mnist_mlp", "mnist_cnn", "cifar_cnn")
 marked = [pytest.param(p, marks=[pytest.mark.long] if notebooks.experiment(p) in LONG else []) for p in PATHS]
 
 
