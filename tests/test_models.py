@@ -115,8 +115,8 @@ def test_the_bug_survives_training_with_keras(tf):
     """`fit` reports the loss of softmax twice, not of the logits before."""
     network = models.mnist_cnn()
     network.compile("sgd", models.cross_entropy, jit_compile=False)
-    x, y = np.zeros((4, 28, 28, 1), "float32"), np.array([0, 1, 2, 3])
+    x, y = np.random.default_rng(0).random((4, 28, 28, 1), "float32") * 20, np.array([0, 1, 2, 3])
     expected = float(tf.reduce_mean(models.cross_entropy(y, network(x))))
     undone = float(tf.reduce_mean(models.cross_entropy(y, tf.math.log(network(x)))))
 
-    assert abs(network.evaluate(x, y, verbose=0) - expected) < 1e-4 < 1e-3 < abs(undone - expected)
+    assert abs(network.evaluate(x, y, verbose=0) - expected) < 1e-4 < 1e-2 < abs(undone - expected)
