@@ -14,6 +14,7 @@ ORDER = [
     "profiles",
     "comparing",
     "ceilings",
+    "hardware",
     "memory",
     "parameters",
     "progress",
