@@ -5,14 +5,18 @@ where there is next to nothing to compute: two depths tell what starting an oper
 what an epoch costs. Everything is kept as a record, and the constants are computed from what the record holds.
 """
 
+import json
+import math
 import statistics
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from types import SimpleNamespace
 
 from helpers import costs, devices, probes, results, timing, training, ways, work
 from helpers.costs import Costs, Curve
 from helpers.examples import Dataset
+from helpers.parameters import PROJECT
 from helpers.pieces import KINDS, Piece
 from helpers.tasks import Task
 
@@ -22,6 +26,7 @@ WIDTH = 4  # of a tiny layer
 SHALLOW, DEEP = 2, 16  # layers
 FEW, MANY = 20, 80  # steps of an epoch
 ROWS, FEATURES = 8, 4  # of a tiny batch
+QUARTILES_APART = 1.349  # standard deviations of a normal distribution
 LEAST = 5e-7  # seconds of an operation beyond its start: less cannot be told from nothing
 MORE_ROWS, MORE_FEATURES = 2048, 256  # of a batch that has to be put together
 
@@ -32,6 +37,7 @@ class Host:
 
     start: float  # of one operation within it
     per_step: float
+    per_variable: float  # of a step, for each variable that it is given
     per_epoch: float
     per_value: float  # of the batch that is put together
 
@@ -40,11 +46,14 @@ class Host:
 class Calibration:
     """The constants of one device."""
 
-    device: str  # as TensorFlow names the hardware
+    name: str  # of the hardware
+    place: str  # as TensorFlow numbers it: "CPU:0"
     kind: str  # "CPU" or "GPU"
     costs: Costs
     hosts: Mapping[str, Host]  # by the name of a way: see WAYS
     memory_bytes: int | None
+    spread_each: float  # of one operation: standard deviation of the logarithm of predicted over measured
+    spread_all: float  # of all together, since the machine is not always equally fast
 
 
 def stack(depth: int):
@@ -101,6 +110,13 @@ def _surroundings(device, rounds: int) -> dict[tuple, timing.Measurement]:
     return {key: training.epochs for key, training in training.in_turn(runs, epochs=rounds + 1).items()}
 
 
+@cache
+def reference() -> Calibration:
+    """Return the calibration that is shipped with the course."""
+    (path,) = (PROJECT / "results" / "reference").glob(f"{EXPERIMENT}--CPU*.json")
+    return read(json.loads(path.read_text(encoding="utf-8")))
+
+
 def read(content: Mapping) -> Calibration:
     """Compute the constants from a record of `measure`."""
     operations, surroundings = [], {}
@@ -112,14 +128,16 @@ def read(content: Mapping) -> Calibration:
             surroundings[row["way"], row["depth"], row["steps"], row["rows"]] = median
     kinds = _kinds(operations)
     plain = Costs(0.0, kinds, overlap=content["device"]["kind"] == "GPU")
-    hosts = {way: _host(way, surroundings, plain) for way in WAYS}
+    hosts = _hosts(surroundings, plain)
     memory = content["machine"]["memory_bytes"] if content["device"]["kind"] == "CPU" else None
-    return Calibration(content["device"]["name"], content["device"]["kind"], plain, hosts, memory)
+    device = content["device"]
+    spreads = _spread_each(operations, plain), _unsteadiness(content["measurements"])
+    return Calibration(device["name"], device["used"], device["kind"], plain, hosts, memory, *spreads)
 
 
 def _kinds(operations: list[tuple[Piece, float]]) -> dict[str, costs.Formula | Curve]:
     """Return what each kind of piece costs, without what TensorFlow needs to start an operation from Python."""
-    by_kind = {kind: _beyond_start([row for row in operations if row[0].kind == kind]) for kind in KINDS}
+    by_kind = {kind: _of_kind(operations, kind) for kind in KINDS}
     fresh = _fresh(by_kind["stream"])
     usual = {kind: [row for row in rows if row[0].result <= costs.FRESH] for kind, rows in by_kind.items() if rows}
     found = {kind: costs.fit_formula(rows, per_fresh=fresh) for kind, rows in usual.items() if "product" in kind}
@@ -128,11 +146,12 @@ def _kinds(operations: list[tuple[Piece, float]]) -> dict[str, costs.Formula | C
     for kind in usual.keys() - found.keys():
         values, seconds = zip(*((sum(piece.sizes), seconds) for piece, seconds in usual[kind]), strict=True)
         found[kind] = Curve(values, seconds, fresh)
-    return {**found, "loop": costs.Formula(0.0, 0.0, (0.0,))}
+    return {**found, "loop": costs.Formula(0.0, 0.0, (0.0, 0.0))}
 
 
-def _beyond_start(rows: list[tuple[Piece, float]]) -> list[tuple[Piece, float]]:
-    """Return the rows in order of size, without the smallest, and without the seconds that it takes."""
+def _of_kind(operations: list[tuple[Piece, float]], kind: str) -> list[tuple[Piece, float]]:
+    """Return the rows of a kind in order of size, without the smallest, and without the seconds that it takes."""
+    rows = [row for row in operations if row[0].kind == kind]
     if not rows:
         return []
     (_, started), *others = sorted(rows, key=lambda row: (row[0].flop, sum(row[0].sizes)))
@@ -145,19 +164,50 @@ def _fresh(streams: list[tuple[Piece, float]]) -> float:
     return max(0.0, rate[True] - rate[False])
 
 
-def _host(way: str, surroundings: Mapping, plain: Costs) -> Host:
-    """Solve: epoch = per epoch + steps × (per step + operations × start + values × per value)."""
+def _spread_each(operations: list[tuple[Piece, float]], plain: Costs) -> float:
+    """Return how far the formulas are from what they were fitted to: a standard deviation that 4 of 5 agree with."""
+    rows = [row for kind in KINDS if "product" in kind or "convolution" in kind for row in _of_kind(operations, kind)]
+    errors = sorted(abs(math.log(plain.seconds(piece).total / seconds)) for piece, seconds in rows)
+    return errors[math.ceil(0.8 * len(errors)) - 1] / statistics.NormalDist().inv_cdf(0.9)
 
-    def of(depth: int, steps: int, rows: int):
+
+def _unsteadiness(rows: Iterable[Mapping]) -> float:
+    """Return by how much the same work varied, as a standard deviation of the logarithm: the middle one of all rows."""
+    halves = [(timing.quartiles(row["values"]), statistics.median(row["values"])) for row in rows]
+    return statistics.median((high - low) / middle for (low, high), middle in halves) / QUARTILES_APART
+
+
+def _hosts(epochs: Mapping[tuple, float], plain: Costs) -> dict[str, Host]:
+    """Return what surrounds the operations, by way.
+
+    What an operation costs in a graph is told by the ways without Python between the steps. What more a deep network
+    costs `fit`, goes with its variables, which Python hands over in every step.
+    """
+    hosts = {way: _host(way, epochs, plain) for way in WAYS if way != "fit"}
+    return {"fit": _host("fit", epochs, plain, hosts["steps_per_execution"].start), **hosts}
+
+
+def _host(way: str, epochs: Mapping[tuple, float], plain: Costs, start: float | None = None) -> Host:
+    """Solve for all tiny trainings: epoch = per epoch + steps × (per step + number × each + values × per value).
+
+    The number is that of operations where `start` is to be found, and that of variables where it is known.
+    """
+    import numpy as np
+    from scipy.optimize import nnls
+
+    features, rest = [], []
+    for (of_way, depth, steps, rows), seconds in epochs.items():
+        if of_way != way:
+            continue
         model = wide() if depth == 0 else stack(depth)
-        return work.of(model, rows, fused_adam=WAYS[way].fused_adam), surroundings[way, depth, steps, rows]
-
-    (shallow, few), (deep, few_deep) = of(SHALLOW, FEW, ROWS), of(DEEP, FEW, ROWS)
-    broad, few_broad = of(0, FEW, MORE_ROWS)
-    many = surroundings[way, SHALLOW, MANY, ROWS]
-    step = (many - few) / (MANY - FEW)
-    start = max(1e-7, (few_deep - few) / FEW / (deep.starts - shallow.starts))
-    per_epoch = max(0.0, few - FEW * step)
-    per_step = max(0.0, step - shallow.starts * start)
-    rest = (few_broad - per_epoch) / FEW - per_step - broad.starts * start - plain.total(broad.pieces).total
-    return Host(start, per_step, per_epoch, max(0.0, rest / broad.input_values))
+        asked = work.of(model, rows, fused_adam=WAYS[way].fused_adam)
+        number = asked.starts if start is None else asked.variables
+        features.append([1, steps, steps * number, steps * asked.input_values])
+        known = replace(plain, start=start or 0.0).total(asked.pieces).total
+        rest.append(max(0.0, seconds - steps * known) / seconds)
+    scale = np.array(features).max(axis=0) / np.median(list(epochs.values()))
+    relative = np.array(features) / scale / [[s] for key, s in epochs.items() if key[0] == way]
+    per_epoch, per_step, each, per_value = nnls(relative, rest)[0] / scale
+    if start is None:
+        return Host(max(LEAST, each), per_step, 0.0, per_epoch, per_value)
+    return Host(start, per_step, each, per_epoch, per_value)

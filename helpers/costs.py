@@ -80,15 +80,16 @@ class Costs:
     start: float  # seconds from one operation of a graph to the next, when there is nothing to compute
     kinds: Mapping[str, Formula | Curve]
     overlap: bool = False  # True: the next operations are started while the device computes, as on a GPU
+    turn: float | None = None  # seconds to start an operation in a loop that the library runs; None: as any other
 
     def seconds(self, piece: Piece) -> Seconds:
         """Return the seconds of all starts of a piece."""
         one = self.kinds[piece.kind].seconds(piece)
+        start = self.turn if piece.looped and self.turn is not None else self.start
         if self.overlap:
-            busy = one.total
-            waiting = max(0.0, self.start - busy)
+            waiting = max(0.0, start - one.total)
             return Seconds(piece.starts * (one.start + waiting), piece.starts * one.compute, piece.starts * one.memory)
-        return Seconds(piece.starts * (self.start + one.start), piece.starts * one.compute, piece.starts * one.memory)
+        return Seconds(piece.starts * (start + one.start), piece.starts * one.compute, piece.starts * one.memory)
 
     def total(self, pieces: Iterable[Piece]) -> Seconds:
         """Return the seconds of many pieces, one after the other."""

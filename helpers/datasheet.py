@@ -23,6 +23,7 @@ FILE = Path(__file__).with_name("datasheet.toml")
 FLOAT = 4  # bytes
 # Cycles of a CPU core for a value, where arithmetic and not memory takes the time: of a random number, for example.
 CYCLES = {"function": 3.0, "random": 25.0, "pool": 4.0, "pool_input": 25.0}
+TURN = 1e-6  # seconds of an operation in a loop over the steps of a sequence, which cuDNN runs by itself
 SHARED = 5e-6  # seconds to share work among the threads of a CPU
 # cuDNN computes convolutions of 3 × 3 with 2.25 times fewer multiplications, where there are channels enough (Lavin
 # and Gray, 2016, https://arxiv.org/abs/1509.09308, F(2×2, 3×3)). Tensor cores do without.
@@ -77,7 +78,7 @@ def costs(device: Hardware, start: float, *, dtype: str = "float32", flop_per_cy
         make = Formula if dtype in ("float16", "bfloat16") else _Convolution
         convolution = make(0.0, per_convolution, (per_value,) * 3 + (0.0,))
         kinds = {kind: _of(kind, plain, Formula(0.0, per_product, (per_value,) * 3), convolution) for kind in KINDS}
-        return Costs(start, {**kinds, "loop": Formula(0.0, 0.0, (0.0, 0.0))}, overlap=True)  # cuDNN has the loop
+        return Costs(start, {**kinds, "loop": Formula(0.0, 0.0, (0.0, 0.0))}, overlap=True, turn=TURN)
     slower = max(1.0, device.flop_per_cycle / flop_per_cycle) if flop_per_cycle else 1.0
     fresh = FLOAT / using["cpu_fresh_bytes_per_s"]
     product = Formula(SHARED, per_product * slower, (per_value,) * 3, fresh)

@@ -1,6 +1,6 @@
-"""The networks of the two texts, as plain Keras. None is compiled: the way of training does that.
+"""The networks of the two texts, and two more to predict, as plain Keras.
 
-A model needs TensorFlow, which is imported inside the functions.
+None is compiled: the way of training does that. A model needs TensorFlow, which is imported inside the functions.
 """
 
 
@@ -136,6 +136,38 @@ def cifar_cnn(dropout: bool = True):
         ],
         name="cifar_cnn",
     )
+
+
+def recurrent():
+    """Return a small recurrent network, which reads a digit row by row: 28 steps of an LSTM with 64 units.
+
+    It is in neither of the texts: it is there to be predicted.
+    """
+    import keras
+    from keras import layers
+
+    return keras.Sequential(
+        [keras.Input((28, 28, 1)), layers.Reshape((28, 28)), layers.LSTM(64), layers.Dense(10)], name="recurrent"
+    )
+
+
+def transformer():
+    """Return a small transformer, which looks at the 28 rows of a digit all at once: two blocks of attention.
+
+    Each block is that of A. Vaswani et al., "Attention Is All You Need" (2017), https://arxiv.org/abs/1706.03762,
+    without dropout. It is in neither of the texts: it is there to be predicted.
+    """
+    import keras
+    from keras import layers
+
+    inputs = keras.Input((28, 28, 1))
+    rows = layers.Dense(64)(layers.Reshape((28, 28))(inputs))
+    for _ in range(2):
+        seen = layers.MultiHeadAttention(num_heads=4, key_dim=16)(rows, rows)
+        rows = layers.LayerNormalization()(layers.Add()([rows, seen]))
+        changed = layers.Dense(64)(layers.Dense(128, activation="relu")(rows))
+        rows = layers.LayerNormalization()(layers.Add()([rows, changed]))
+    return keras.Model(inputs, layers.Dense(10)(layers.GlobalAveragePooling1D()(rows)), name="transformer")
 
 
 def cross_entropy(labels, logits):

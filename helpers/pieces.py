@@ -19,6 +19,8 @@ class Piece(NamedTuple):
     starts: int  # how often an operation is started
     flop: float  # of one start
     sizes: tuple[float, ...]  # values of one start; what they are depends on the kind, see KINDS
+    in_place: bool = False  # the result takes the memory of an input that nobody needs any more
+    looped: bool = False  # one start for each step of a loop, which cuDNN would run as one operation
 
     @property
     def values(self) -> float:
@@ -27,10 +29,9 @@ class Piece(NamedTuple):
 
     @property
     def result(self) -> float:
-        """How many values one start writes."""
-        return {"convolution_input": self.sizes[0], "convolution_weights": self.sizes[1]}.get(
-            self.kind, self.sizes[min(2, len(self.sizes) - 1)]
-        )
+        """How many values one start writes into memory of its own."""
+        place = {"convolution_input": 0, "convolution_weights": 1}.get(self.kind, min(2, len(self.sizes) - 1))
+        return 0.0 if self.in_place or self.kind == "update" else self.sizes[place]
 
 
 # Which sizes a piece of each kind has.
@@ -85,9 +86,9 @@ ACTIVATIONS = {
     "tanh": ((0, 1), (1, 0)),
     "softplus": ((0, 1), (0, 1)),
     "exponential": ((0, 1), (1, 0)),
-    "silu": ((1, 1), (5, 1)),
+    "silu": ((1, 1), (13, 1)),
     "gelu": ((4, 1), (10, 1)),
-    "softmax": ((2, 1), (4, 0)),
+    "softmax": ((1, 1), (3, 0)),
 }
 
 
@@ -116,7 +117,8 @@ def _biased(layer, main: Piece, weights: Piece, inputs: Piece, output: Shape) ->
     bias, bias_gradient = [], []
     if layer.use_bias:
         bias, bias_gradient = [stream(values + output[-1], values)], [stream(values, output[-1], kind="sum")]
-    return Layer((main, *bias, *forward), (*back, *bias_gradient, weights), (inputs,), _name(layer) in ACTIVATIONS)
+    there, back = ([piece._replace(in_place=True) for piece in part] for part in ([*bias, *forward], back))
+    return Layer((main, *there), (*back, *bias_gradient, weights), (inputs,), _name(layer) in ACTIVATIONS)
 
 
 def dense(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
@@ -206,11 +208,11 @@ def byte_dropout(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
 
 def normalization(layer, inputs: Sequence[Shape], _output: Shape) -> Layer:
     """Return the pieces of a normalisation: means, differences, scales, each over all values."""
-    values = math.prod(inputs[0])
-    batch = hasattr(layer, "moving_mean")
-    forward = (stream(values, values / inputs[0][-1], 2, "sum"), stream(values, values, 4), small(12 if batch else 6))
-    back = (stream(values, values / inputs[0][-1], 4, "sum"), stream(2 * values, values, 9), small(14))
-    return Layer(forward, (), back)
+    values, few = math.prod(inputs[0]), math.prod(inputs[0]) / inputs[0][-1]
+    there, back, scalars = (4, 9, 12) if hasattr(layer, "moving_mean") else (6, 15, 3)
+    forward = (stream(values, few, 2, "sum"), stream(1.3 * values, values, there), small(scalars))
+    backward = (stream(values, few, 4, "sum"), stream(1.3 * values, values, back), small(scalars))
+    return Layer(forward, (), backward)
 
 
 def embedding(_layer, _inputs: Sequence[Shape], output: Shape) -> Layer:
@@ -224,22 +226,21 @@ def embedding(_layer, _inputs: Sequence[Shape], output: Shape) -> Layer:
 _RECURRENT = {"LSTM": (4, 35, 70), "GRU": (3, 42, 80), "SimpleRNN": (1, 24, 46)}
 
 
-def recurrent(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
+def recurrent(layer, inputs: Sequence[Shape], _output: Shape) -> Layer:
     """Return the pieces of a recurrent layer: a loop over the steps, each of which waits for the one before."""
     batch, steps, features = inputs[0]
     units = layer.units
     gates, turn, turn_back = _RECURRENT[type(layer).__name__]
     wide, values = gates * units, batch * units
-    forward = (
+    forward = _in_loop(
         product(batch, features, wide, starts=steps),
         product(batch, units, wide, starts=steps),
         stream(2 * batch * wide, batch * wide, 2 * steps),
         stream(values, values, steps * gates, "function"),
         stream(2 * values, values, 2 * gates * steps),
         Piece("loop", steps * turn, 0, (0, 0)),
-        small(30),
     )
-    weights = (
+    back = _in_loop(
         product(features, batch, wide, "product_weights", steps),
         product(units, batch, wide, "product_weights", steps),
         stream(2 * features * wide, features * wide, steps),  # gradients are added up
@@ -248,9 +249,13 @@ def recurrent(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
         product(batch, wide, units, "product_input", steps),
         stream(2 * values, values, 5 * gates * steps),
         Piece("loop", steps * turn_back, 0, (0, 0)),
-        small(40),
     )
-    return Layer(forward, weights, (product(batch, wide, features, "product_input", steps),))
+    to_input = _in_loop(product(batch, wide, features, "product_input", steps))
+    return Layer((*forward, small(30)), (*back, small(40)), to_input)
+
+
+def _in_loop(*found: Piece) -> tuple[Piece, ...]:
+    return tuple(piece._replace(looped=True) for piece in found)
 
 
 def attention(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
@@ -259,26 +264,33 @@ def attention(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
     keys, heads = inputs[1][1] if len(inputs) > 1 else queries, layer.num_heads
     key, value = heads * layer.key_dim, heads * (layer.value_dim or layer.key_dim)
     sums = [
-        (batch * queries, width, key),
-        (batch * keys, inputs[-1][-1], key),
-        (batch * keys, inputs[-1][-1], value),
-        (batch * queries, value, output[-1]),
+        (queries, width, key),
+        (keys, inputs[-1][-1], key),
+        (keys, inputs[-1][-1], value),
+        (queries, value, output[-1]),
     ]
     pairs = batch * heads * queries * keys
     between = [
         Piece("batched_product", 1, 2 * pairs * layer.key_dim, (batch * queries * key, batch * keys * key, pairs)),
         Piece("batched_product", 1, 2 * pairs * value / heads, (pairs, batch * keys * value, batch * queries * value)),
     ]
-    moved = batch * (2 * queries * key + keys * (key + value))
+    values = batch * queries * key
     softmax, softmax_back = activation("softmax", pairs)
-    forward = [product(m, k, n) for m, k, n in sums] + between + [stream(moved / 4, moved / 4, 8), *softmax, small(9)]
-    weights = [product(k, m, n, "product_weights") for m, k, n in sums]
-    weights += [product(m, n, k, "product_input") for m, k, n in sums[-1:]]
-    weights += [*between, *between, stream(moved / 4, moved / 4, 12), *softmax_back, small(37)]
-    to_input = [product(m, n, k, "product_input") for m, k, n in sums[:3]] + [
-        stream(2 * math.prod(inputs[0]), width, 2)
-    ]
+    # Keras multiplies each example by itself, so the gradients of the weights come one for each, and are added up.
+    forward = [_each(batch, m, k, n) for m, k, n in sums] + [*between, stream(values, values, 8), *softmax, small(9)]
+    weights = [_each(batch, k, m, n, shared=False) for m, k, n in sums]
+    weights += [stream(batch * k * n, k * n, kind="sum") for _, k, n in sums]
+    weights += [_each(batch, m, n, k) for m, k, n in sums[-1:]]
+    weights += [*between, *between, stream(values, values, 14), stream(values, key, 8, "sum"), *softmax_back, small(28)]
+    to_input = [_each(batch, m, n, k) for m, k, n in sums[:3]] + [stream(2 * math.prod(inputs[0]), width, 2)]
     return Layer(tuple(forward), tuple(weights), tuple(to_input))
+
+
+def _each(batch: int, m: int, k: int, n: int, shared: bool = True) -> Piece:
+    """Return `batch` products (m, k) @ (k, n) in one operation, with one right matrix for all, or one for each."""
+    return Piece(
+        "batched_product", 1, 2 * batch * m * k * n, (batch * m * k, (1 if shared else batch) * k * n, batch * m * n)
+    )
 
 
 def activation_layer(layer, inputs: Sequence[Shape], _output: Shape) -> Layer:

@@ -71,7 +71,8 @@ class Work:
     rest: tuple[Piece, ...]  # the loss and the optimizer
     input_values: int  # of the batch
     outputs: int  # values of the batch
-    trainable: int  # parameters
+    variables: int  # that learn
+    trainable: int  # parameters in them
     frozen: int
     kept: int  # numbers that the optimizer keeps for each parameter
 
@@ -139,7 +140,9 @@ def of(model, batch: int, *, optimizer: str = "Adam", fused_adam: bool = False, 
             rest += [pieces.stream(4 * size, 3 * size, kind="update"), pieces.small(small)]
         else:
             rest += [pieces.stream(1.5 * size, size, passes), pieces.small(small)]
-    return Work(model.name, int(batch), layers, tuple(rest), inputs, outputs, sum(trainable), frozen, kept)
+    return Work(
+        model.name, int(batch), layers, tuple(rest), inputs, outputs, len(trainable), sum(trainable), frozen, kept
+    )
 
 
 def _functional(model):

@@ -38,15 +38,9 @@ def _two_clouds(points: int) -> Task:
     )
 
 
-def _mnist_mlp(limit: int) -> Task:
+def _digits(model: Callable, limit: int) -> Task:
     data = datasets.load("mnist", limit)
-    return Task(data.train, models.mnist_mlp, models.cross_entropy, 1e-3, ("accuracy",), test=data.test)
-
-
-def _mnist_cnn(limit: int) -> Task:
-    data = datasets.load("mnist", limit)
-    mended = partial(models.mnist_cnn, softmax=False)  # with the larger steps of notebook 05
-    return Task(data.train, mended, models.cross_entropy, 1e-3, ("accuracy",), test=data.test)
+    return Task(data.train, model, models.cross_entropy, 1e-3, ("accuracy",), test=data.test)
 
 
 def _cifar_cnn(limit: int) -> Task:
@@ -59,12 +53,17 @@ def _bigger_network(pictures: int) -> Task:
     return Task(datasets.road_images(pictures), models.bigger_network, "mean_squared_error", 1e-3)
 
 
+_MENDED_CNN = partial(models.mnist_cnn, softmax=False)  # with the larger steps of notebook 05
+_DIGITS = len(published.MNIST.train)
+
 KNOWN = {
     "two_clouds": Workload("two clouds", 100_000, datasets.PUBLISHED_POINTS, _two_clouds),
-    "mnist_mlp": Workload("MNIST MLP", 100, len(published.MNIST.train), _mnist_mlp),
-    "mnist_cnn": Workload("MNIST CNN", 100, len(published.MNIST.train), _mnist_cnn),
+    "mnist_mlp": Workload("MNIST MLP", 100, _DIGITS, partial(_digits, models.mnist_mlp)),
+    "mnist_cnn": Workload("MNIST CNN", 100, _DIGITS, partial(_digits, _MENDED_CNN)),
     "cifar_cnn": Workload("CIFAR CNN", 128, len(published.CIFAR10.train), _cifar_cnn),
     "bigger_network": Workload("bigger network", 128, 512, _bigger_network),
+    "recurrent": Workload("recurrent", 100, _DIGITS, partial(_digits, models.recurrent)),
+    "transformer": Workload("transformer", 100, _DIGITS, partial(_digits, models.transformer)),
 }
 
 
