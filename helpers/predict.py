@@ -16,7 +16,7 @@ from helpers.calibrate import WAYS, Calibration, Host
 from helpers.costs import Costs
 from helpers.errors import NotEnoughMemoryError, ParameterError
 from helpers.hardware import Hardware
-from helpers.pieces import stream
+from helpers.pieces import Piece, stream
 from helpers.work import FLOAT, Work
 
 INSIDE = 0.8  # the share of measurements that an interval should hold
@@ -257,6 +257,18 @@ def _from(curve: list[tuple[int, float]]) -> float | None:
             return batch * (later[0] / batch) ** share
         above = batch
     return above
+
+
+def operation_time(piece: Piece, device) -> Prediction:
+    """Return the predicted time of one operation alone, started from a graph: a product of two matrices, for example."""
+    found = machine(device)
+    costs = replace(found.costs, start=found.hosts["resident"].start)
+    parts = {
+        **dict.fromkeys(PARTS, 0.0),
+        **dict(zip(("launch", "compute", "memory"), costs.seconds(piece), strict=True)),
+    }
+    spread = math.hypot(found.spread_all, found.spread_each)
+    return Prediction(piece.kind, found.name, "once", 1, parts, spread, ())
 
 
 def by_layer(model, batch: int, device, way: str = "fit") -> list[tuple[str, str, float]]:
