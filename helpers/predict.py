@@ -260,7 +260,7 @@ def _from(curve: list[tuple[int, float]]) -> float | None:
 
 
 def operation_time(piece: Piece, device) -> Prediction:
-    """Return the predicted time of one operation alone, started from a graph: a product of two matrices, for example."""
+    """Return the predicted time of one operation alone, a product of two matrices for example."""
     found = machine(device)
     costs = replace(found.costs, start=found.hosts["resident"].start)
     parts = {
