@@ -207,7 +207,7 @@ def _host(way: str, epochs: Mapping[tuple, float], plain: Costs, start: float | 
         rest.append(max(0.0, seconds - steps * known) / seconds)
     scale = np.array(features).max(axis=0) / np.median(list(epochs.values()))
     relative = np.array(features) / scale / [[s] for key, s in epochs.items() if key[0] == way]
-    per_epoch, per_step, each, per_value = nnls(relative, rest)[0] / scale
+    per_epoch, per_step, each, per_value = map(float, nnls(relative, rest)[0] / scale)
     if start is None:
         return Host(max(LEAST, each), per_step, 0.0, per_epoch, per_value)
     return Host(start, per_step, each, per_epoch, per_value)

@@ -93,6 +93,13 @@ def sources() -> list[str]:
     return list(dict.fromkeys(figure.source for figure in figures()))
 
 
+def again(report: str, batch: int) -> list[Figure]:
+    """Return the figures of a report as they would be with another batch size; their times were not published."""
+    reports = tomllib.loads(FILE.read_text(encoding="utf-8"))["report"]
+    (found,) = (each for each in reports if each["id"] == report)
+    return [_figure({**found, "batch": batch}, {**figure, "seconds": math.nan}) for figure in found["figures"]]
+
+
 def _figure(report: Mapping, figure: Mapping) -> Figure:
     both = {**report, **figure}
     trained = report["kind"] in ("fit", "fit_filters")

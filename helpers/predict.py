@@ -8,7 +8,7 @@ comes with an interval in which four of five measurements should lie.
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from helpers import calibrate, datasheet, hardware, work
@@ -73,11 +73,14 @@ class Prediction:
         return max(self.parts, key=self.parts.get)
 
 
-def machine(device: "Calibration | Hardware | Machine | str", *, dtype: str | None = None) -> Machine:
+def machine(
+    device: "Calibration | Hardware | Machine | str", *, dtype: str | None = None, flop_per_cycle: float = 0
+) -> Machine:
     """Return a device with its costs: a calibrated one, or one of the catalogue by name.
 
     The computer around a GPU of the catalogue is taken to be the one of the reference calibration. `dtype` is what
-    a GPU computes in; None is TensorFlow's choice: TF32 where there is TF32, else float32.
+    a GPU computes in; None is TensorFlow's choice: TF32 where there is TF32, else float32. `flop_per_cycle` is what
+    the build of TensorFlow uses of each core of a CPU; 0 is all that there is, 8 an old build for every processor.
     """
     if isinstance(device, Machine):
         return device
@@ -102,7 +105,7 @@ def machine(device: "Calibration | Hardware | Machine | str", *, dtype: str | No
         found.name,
         None,
         found.kind.upper(),
-        datasheet.costs(found, start, dtype=dtype),
+        datasheet.costs(found, start, dtype=dtype, flop_per_cycle=flop_per_cycle),
         hosts,
         0.0,
         datasheet.spread(found.kind),
@@ -232,7 +235,7 @@ def crossover(model, a, b, way: str = "fit", way_b: str | None = None) -> Crosso
         for batch in _batches(most)
     ]
     batch, low, high = (
-        _from([(batch, pair.interval[place] if place is not None else pair.ratio) for batch, pair in curve])
+        first_from([(batch, pair.interval[place] if place is not None else pair.ratio) for batch, pair in curve])
         for place in (None, 1, 0)
     )
     return Crossover(a.name, b.name, batch, low, high, most)
@@ -246,8 +249,11 @@ def _batches(most: int) -> Iterator[int]:
     yield most
 
 
-def _from(curve: list[tuple[int, float]]) -> float | None:
-    """Return from which batch on the ratio stays above 1, between the batches of the curve; None if it never does."""
+def first_from(curve: Sequence[tuple[int, float]]) -> float | None:
+    """Return from which batch on a ratio stays above 1, between the batches of the curve; None if it never does.
+
+    `curve` holds (batch, ratio), in the order of the batches.
+    """
     above = None
     for (batch, ratio), later in zip(reversed(curve), [None, *reversed(curve)], strict=False):
         if ratio <= 1:

@@ -2,12 +2,17 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from helpers import predict, workloads
 from helpers.calibrate import WAYS
-from helpers.predict import Machine, Prediction
+from helpers.elsewhere import Elsewhere, Request
+from helpers.predict import Crossover, Machine, Prediction
+from helpers.tasks import Task
+from helpers.workloads import Workload
 
 SHORTEST = 0.3  # seconds that an epoch should take, so that its beginning matters little
 MOST_STEPS, FEWEST_STEPS = 100, 2
@@ -38,41 +43,110 @@ class Trial:
         return self.prediction.low <= self.measured - self.beginning <= self.prediction.high
 
 
-def steps_for(expected: float) -> int:
-    """Return how many steps an epoch should have, when one is expected to take so many seconds."""
-    return max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(SHORTEST / expected)))
+class Score(NamedTuple):
+    """How far many predictions were off."""
+
+    count: int
+    median_error: float
+    worst_but_a_tenth: float  # the 90th percentile of the errors
+    inside: float  # the share of measurements within their interval
+    middle_ratio: float
+
+
+def score(found: Sequence[Trial]) -> Score:
+    """Return how far predictions were off, over all of them."""
+    errors = sorted(trial.error for trial in found)
+    return Score(
+        len(found),
+        statistics.median(errors),
+        errors[math.ceil(0.9 * len(errors)) - 1],
+        sum(trial.is_inside for trial in found) / len(found),
+        statistics.median(trial.ratio for trial in found),
+    )
 
 
 def trials(
     names: Iterable[str],
-    batches: Iterable[int],
-    machine: Machine,
+    batches: Sequence[int],
+    device: Machine,
     *,
-    ways: Iterable[str] = tuple(WAYS),
+    ways: Sequence[str] = tuple(WAYS),
     epochs: int = 4,
-    tell: Callable[[str], None] = lambda _: None,
-) -> Iterator[Trial]:
-    """Yield predicted and measured steps of the course's networks on a machine that is here, the ways in turn.
+) -> Iterator[list[Trial]]:
+    """Yield predicted and measured steps, the ways in turn: a list for each network and batch.
 
-    The prediction is made first. Batches that would not fit in memory are left out.
+    The prediction is made first. A batch that does not fit in the device's memory gives an empty list. `epochs`
+    counts the first one, which is not measured.
     """
-    device = machine.place
     for name in names:
         workload = workloads.find(name)
-        model = workload.task(1).model()
+        model = workload.task(2).model()
         for batch in batches:
-            if batch > predict.largest_batch(model, machine):
-                continue
-            tell(f"{workload.title}, batch {batch}")
-            expected = {way: predict.step_time(model, batch, machine, way) for way in ways}
-            steps = steps_for(max(found.seconds for found in expected.values()))
-            task = replace(workload.task(steps * batch), test=None)
-            runs = {way: WAYS[way].start(task, batch_size=batch, device=device) for way in ways}
-            for run in runs.values():
-                run.epoch()  # traces, compiles, makes its data
-            for _ in range(epochs - 1):
-                for run in runs.values():
+            fits = batch <= min(predict.largest_batch(model, device, way) for way in ways)
+            expected = {way: predict.step_time(model, batch, device, way) for way in ways} if fits else {}
+            yield _measured(workload, expected, device, epochs) if fits else []
+
+
+def _measured(workload: Workload, expected: Mapping[str, Prediction], device: Machine, epochs: int) -> list[Trial]:
+    longest = max(expected.values(), key=lambda prediction: prediction.seconds)
+    steps = max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(SHORTEST / longest.seconds)))
+    batch = longest.batch
+    task = replace(workload.task(steps * batch), test=None)
+    steps = len(task.data) // batch  # a published set of pictures has only so many
+    runs = {way: WAYS[way].start(task, batch_size=batch, device=device.place) for way in expected}
+    for _ in range(epochs):
+        for run in runs.values():
+            run.epoch()
+    return [
+        Trial(
+            workload.title,
+            expected[way],
+            beginning=device.hosts[way].per_epoch / steps,
+            measured=statistics.median(run.seconds[1:]) / steps,
+        )
+        for way, run in runs.items()
+    ]
+
+
+class Crossed(NamedTuple):
+    """A crossover as predicted and as measured: the batch from which `b` is faster than `a`."""
+
+    title: str
+    predicted: Crossover
+    measured: float | None  # None: never, within the batches that were measured
+    ratios: dict[int, float]  # how many times faster b was, by batch
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both are within a factor of two, or lie beyond the same end of the measured batches."""
+        first, *_, last = self.ratios
+        ends = [min(max(batch or math.inf, first), last) for batch in (self.predicted.batch, self.measured)]
+        return max(ends) <= 2 * min(ends)
+
+
+def crossed(name: str, batches: Sequence[int], a: tuple, b: tuple, *, epochs: int = 4) -> Crossed:
+    """Predict and measure from which batch `b` is faster than `a`; each is (Machine, way, environment).
+
+    What has an environment, such as `levers.ONE_THREAD`, is trained in a process of its own; both train in turn.
+    """
+    workload = workloads.find(name)
+    model = workload.task(2).model()
+    expected = predict.crossover(model, a[0], b[0], a[1], b[1])
+    ratios = {}
+    for batch in batches:
+        seconds = min(predict.step_time(model, batch, device, way).seconds for device, way, _ in (a, b))
+        steps = max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(SHORTEST / seconds)))
+        task = replace(workload.task(steps * batch), test=None)
+        with ExitStack() as stack:
+            runs = [_start(stack, task, batch, *which) for which in (a, b)]
+            for _ in range(epochs):
+                for run in runs:
                     run.epoch()
-            for way, run in runs.items():
-                beginning = machine.hosts[way].per_epoch / steps
-                yield Trial(workload.title, expected[way], beginning, statistics.median(run.seconds[1:]) / steps)
+        ratios[batch] = statistics.median(runs[0].seconds[1:]) / statistics.median(runs[1].seconds[1:])
+    return Crossed(workload.title, expected, predict.first_from(list(ratios.items())), ratios)
+
+
+def _start(stack: ExitStack, task: Task, batch: int, device: Machine, way: str, environment: Mapping[str, str]):
+    if not environment:
+        return WAYS[way].start(task, batch_size=batch, device=device.place)
+    return stack.enter_context(Elsewhere(Request(task, WAYS[way], batch, device.place, 0), environment))
