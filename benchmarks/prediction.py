@@ -95,7 +95,7 @@ def published() -> dict:
     ratios = {kind: [p / f.measured for f, p in blind if f.device.kind == kind] for kind in ("cpu", "gpu")}
     pairs = literature.pairs(blind)
     ratios["CPU to GPU"] = [expected / measured for _, _, measured, expected in pairs]
-    found = {what: (len(values), literature.Score(tuple(values)).within_two) for what, values in ratios.items()}
+    found = {what: (len(values), literature.within_two(values)) for what, values in ratios.items()}
     always_gpu = sum(measured > 1 for _, _, measured, _ in pairs)
     print(f"The GPU won in {always_gpu} of {len(pairs)} published pairs.")
     for what, (count, share) in found.items():

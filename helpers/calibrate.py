@@ -28,7 +28,8 @@ FEW, MANY = 20, 80  # steps of an epoch
 ROWS, FEATURES = 8, 4  # of a tiny batch
 QUARTILES_APART = 1.349  # standard deviations of a normal distribution
 LEAST = 5e-7  # seconds of an operation beyond its start: less cannot be told from nothing
-MORE_ROWS, MORE_FEATURES = 2048, 256  # of a batch that has to be put together
+MORE_ROWS, MORE_FEATURES = 2048, 256  # of a batch with much in each row
+MOST_ROWS = 20_000  # of a batch with little in each row
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Host:
     per_step: float
     per_variable: float  # of a step, for each variable that it is given
     per_epoch: float
-    per_value: float  # of the batch that is put together
+    per_row: float  # of the batch that is put together
+    per_value: float  # in its rows
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Calibration:
     memory_bytes: int | None
     spread_each: float  # of one operation: standard deviation of the logarithm of predicted over measured
     spread_all: float  # of all together, since the machine is not always equally fast
+    operations: tuple[tuple[Piece, float], ...]  # as measured: seconds beyond those of the smallest of its kind
 
 
 def stack(depth: int):
@@ -102,9 +105,14 @@ def _surroundings(device, rounds: int) -> dict[tuple, timing.Measurement]:
     """Return the seconds of an epoch of tiny trainings, by (way, depth, steps, rows); depth 0 is `wide`."""
     runs = {}
     for name, way in WAYS.items():
-        for depth, steps in ((SHALLOW, FEW), (DEEP, FEW), (SHALLOW, MANY)):
-            task = _task(lambda depth=depth: stack(depth), steps * ROWS, FEATURES)
-            runs[name, depth, steps, ROWS] = way.start(task, batch_size=ROWS, device=device)
+        for depth, steps, rows in (
+            (SHALLOW, FEW, ROWS),
+            (DEEP, FEW, ROWS),
+            (SHALLOW, MANY, ROWS),
+            (SHALLOW, FEW, MOST_ROWS),
+        ):
+            task = _task(lambda depth=depth: stack(depth), steps * rows, FEATURES)
+            runs[name, depth, steps, rows] = way.start(task, batch_size=rows, device=device)
         task = _task(wide, FEW * MORE_ROWS, MORE_FEATURES)
         runs[name, 0, FEW, MORE_ROWS] = way.start(task, batch_size=MORE_ROWS, device=device)
     return {key: training.epochs for key, training in training.in_turn(runs, epochs=rounds + 1).items()}
@@ -132,7 +140,8 @@ def read(content: Mapping) -> Calibration:
     memory = content["machine"]["memory_bytes"] if content["device"]["kind"] == "CPU" else None
     device = content["device"]
     spreads = _spread_each(operations, plain), _unsteadiness(content["measurements"])
-    return Calibration(device["name"], device["used"], device["kind"], plain, hosts, memory, *spreads)
+    beyond_start = tuple(row for kind in KINDS for row in _of_kind(operations, kind))
+    return Calibration(device["name"], device["used"], device["kind"], plain, hosts, memory, *spreads, beyond_start)
 
 
 def _kinds(operations: list[tuple[Piece, float]]) -> dict[str, costs.Formula | Curve]:
@@ -188,7 +197,7 @@ def _hosts(epochs: Mapping[tuple, float], plain: Costs) -> dict[str, Host]:
 
 
 def _host(way: str, epochs: Mapping[tuple, float], plain: Costs, start: float | None = None) -> Host:
-    """Solve for all tiny trainings: epoch = per epoch + steps × (per step + number × each + values × per value).
+    """Solve for all tiny trainings: epoch = per epoch + steps × (per step + number × each + rows × per row + …).
 
     The number is that of operations where `start` is to be found, and that of variables where it is known.
     """
@@ -202,12 +211,12 @@ def _host(way: str, epochs: Mapping[tuple, float], plain: Costs, start: float | 
         model = wide() if depth == 0 else stack(depth)
         asked = work.of(model, rows, fused_adam=WAYS[way].fused_adam)
         number = asked.starts if start is None else asked.variables
-        features.append([1, steps, steps * number, steps * asked.input_values])
+        features.append([1, steps, steps * number, steps * rows, steps * asked.input_values])
         known = replace(plain, start=start or 0.0).total(asked.pieces).total
         rest.append(max(0.0, seconds - steps * known) / seconds)
     scale = np.array(features).max(axis=0) / np.median(list(epochs.values()))
     relative = np.array(features) / scale / [[s] for key, s in epochs.items() if key[0] == way]
-    per_epoch, per_step, each, per_value = map(float, nnls(relative, rest)[0] / scale)
+    per_epoch, per_step, each, per_row, per_value = map(float, nnls(relative, rest)[0] / scale)
     if start is None:
-        return Host(max(LEAST, each), per_step, 0.0, per_epoch, per_value)
-    return Host(start, per_step, each, per_epoch, per_value)
+        return Host(max(LEAST, each), per_step, 0.0, per_epoch, per_row, per_value)
+    return Host(start, per_step, each, per_epoch, per_row, per_value)

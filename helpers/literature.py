@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from helpers import datasheet, hardware, pieces, work
@@ -144,8 +144,6 @@ _OPTIMIZER = {name.lower(): name for name in work.OPTIMIZERS}
 
 
 def _network(report: Mapping):
-    import keras
-
     if report["kind"] == "vgg16":
         shape, layers = (224, 224, 3), VGG16
     elif report["kind"] == "fit_filters":
@@ -154,22 +152,36 @@ def _network(report: Mapping):
         layers = [convolution, convolution, "flatten", "dense 100 relu", "dense 100 relu", "dense 10 softmax"]
     else:
         shape, layers = report["input"], report["layers"]
-    return keras.Sequential([keras.Input(tuple(shape)), *map(_layer, layers)])
+    return _built(tuple(shape), tuple(layers))
+
+
+@lru_cache(maxsize=1)  # figures of one network stand together, and VGG16 is large
+def _built(shape: tuple[int, ...], layers: tuple[str, ...]):
+    import keras
+
+    return keras.Sequential([keras.Input(shape), *map(_layer, layers)])
 
 
 def _layer(text: str):
-    """Return the Keras layer that a few words describe: "conv 32 3x3 same relu", "dense 10 softmax", "pool 2"."""
+    """Return the Keras layer that a few words describe: "conv 32 3x3 same relu", "dense 10 softmax", "pool 2".
+
+    All weights are 0: to draw those of VGG16 at random would take seconds.
+    """
     from keras import layers
 
     kind, *rest = text.split()
     if kind == "conv":
         filters, window, padding, *activation = rest
         return layers.Conv2D(
-            int(filters), tuple(map(int, window.split("x"))), padding=padding, activation=_or(activation)
+            int(filters),
+            tuple(map(int, window.split("x"))),
+            padding=padding,
+            activation=_or(activation),
+            kernel_initializer="zeros",
         )
     if kind == "dense":
         units, *activation = rest
-        return layers.Dense(int(units), activation=_or(activation))
+        return layers.Dense(int(units), activation=_or(activation), kernel_initializer="zeros")
     return {
         "bn": layers.BatchNormalization,
         "pool": lambda: layers.MaxPooling2D(int(rest[0])),
@@ -182,16 +194,10 @@ def _or(activation: list[str]) -> str | None:
     return activation[0] if activation else None
 
 
-@dataclass(frozen=True)
-class Score:
-    """How far predictions were from what was published."""
-
-    ratios: tuple[float, ...]  # predicted / measured
-
-    @property
-    def within_two(self) -> float:
-        """The share within a factor of two."""
-        return sum(0.5 <= ratio <= 2 for ratio in self.ratios) / len(self.ratios)
+def within_two(ratios: Iterable[float]) -> float:
+    """Return the share of ratios between a half and two."""
+    ratios = list(ratios)
+    return sum(0.5 <= ratio <= 2 for ratio in ratios) / len(ratios)
 
 
 def blind() -> list[tuple[Figure, float]]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
-from helpers import devices
+from helpers import devices, hardware
 from helpers.errors import ParameterError
 
 if sys.version_info >= (3, 11):
@@ -110,6 +110,12 @@ def check_value(experiment: str, name: str, value):
     row = own(experiment)[name]
     if row["kind"] == "folders":
         return _folders(name, value if isinstance(value, (list, tuple)) else given)
+    if row["kind"] == "text":
+        return str(given)
+    if row["kind"] == "names":
+        return _names(name, value if isinstance(value, (list, tuple)) else given, row["accepted"])
+    if row["kind"] == "hardware":
+        return _hardware(name, value if isinstance(value, (list, tuple)) else given)
     if row["kind"] != "number" and isinstance(given, str) and "." in given:
         return _number(name, given, row["least"], whole=True)  # "1.000" may mean a thousand or one: refused
     if row["kind"] == "whole numbers":
@@ -201,6 +207,33 @@ def _folders(name: str, value) -> list[Path]:
             )
         found.append(Path(text).expanduser().absolute())
     return found
+
+
+def _names(name: str, value, accepted: list[str]) -> list[str]:
+    """Return different names of those that are accepted, from a list or from text with commas."""
+    items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
+    items = items if isinstance(items, (list, tuple)) else [items]
+    wrong = [item for item in items if item not in accepted]
+    if wrong or not items:
+        raise ParameterError(
+            f"{name}: {wrong[0]!r} is not known." if wrong else f"{name} is empty.",
+            f"Accepted are {', '.join(accepted)}.",
+            f"Correct {name}; a comma stands between two names.",
+        )
+    return list(dict.fromkeys(items))
+
+
+def _hardware(name: str, value) -> list[str]:
+    """Return names of devices of the catalogue, each device once, from a list or from text with commas; "" is none."""
+    items = (value.split(",") if value.strip() else []) if isinstance(value, str) else value
+    found = {}
+    for item in items if isinstance(items, (list, tuple)) else [items]:
+        try:
+            found.setdefault(hardware.find(item).key, item.strip())
+        except ParameterError as error:
+            wrong, accepted, next_step = error.args
+            raise ParameterError(f"{name}: {wrong}", accepted, f"{next_step} '' stands for no device.") from None
+    return list(found.values())
 
 
 def _devices(_name: str, value) -> list[devices.Device]:

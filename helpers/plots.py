@@ -1,10 +1,11 @@
 """Every picture of the course. Each function draws on the axes it is given and returns them.
 
 One rule for all: measured here is solid, predicted is dashed, published by others is dotted.
-A colour stands for a kind of device.
+A colour stands for a kind of device. Devices that are predicted have colours of their own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib as mpl
@@ -18,6 +19,7 @@ from helpers.timing import Measurement, format_digits
 
 LINE = {"measured": "-", "predicted": "--", "published": ":"}
 COLOUR = {"CPU": ("#0072B2", "#56B4E9"), "GPU": ("#D55E00", "#E69F00"), "TPU": ("#009E73", "#009E73")}
+PREDICTED = ("#CC79A7", "#882255", "#AA4499", "#332288")  # one after the other, whatever the kind of device
 STATE = {"ok": "#d9efe3", "note": "#fdf0cf", "fail": "#f7d4cc"}
 
 
@@ -31,6 +33,21 @@ def colour(device) -> str:
     device = parse(device)
     shades = COLOUR[device.kind]
     return shades[min(device.index, len(shades) - 1)]
+
+
+def predicted_colours(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each name of a predicted device with its colour; the same order gives the same colours everywhere."""
+    return zip(names, cycle(PREDICTED), strict=False)
+
+
+def _predictions(predicted: Mapping[str, Mapping], ax) -> None:
+    """Draw a dashed line for each device that is not here, and its interval as a band: {name: {place: Prediction}}."""
+    for name, ink in predicted_colours(list(predicted)):
+        found = predicted[name].values()
+        places = list(predicted[name])
+        ax.fill_between(places, [p.low for p in found], [p.high for p in found], color=ink, alpha=0.15, linewidth=0)
+        look = {"color": ink, "linestyle": LINE["predicted"], "marker": "o", "markerfacecolor": "white"}
+        ax.plot(places, [p.seconds for p in found], label=f"predicted: {name}", **look)
 
 
 def _plain_log(axis) -> None:
@@ -73,15 +90,18 @@ def software_stack(layers: Sequence[tuple[str, str, str]], ax):
     return ax
 
 
-def time_against_size(curves: Mapping[tuple[str, ...], Mapping[int, float]], ax, scale: str = "linear"):
+def time_against_size(
+    curves: Mapping[tuple[str, str], Mapping[int, float]], ax, scale: str = "linear", predicted: Mapping | None = None
+):
     """Draw seconds against matrix size as the chapter does: {(device, origin): {size: seconds}}.
 
-    A third item in the key is the name to show for a device that is not here. `scale` is "linear" or
-    "log", for both axes.
+    The origin is "measured" or "published". `scale` is "linear" or "log", for both axes. `predicted` holds devices
+    that are not here: {name: {size: Prediction}}.
     """
-    for (device, origin, *name), times in curves.items():
+    for (device, origin), times in curves.items():
         style = {"color": colour(device), "linestyle": LINE[origin], "marker": "o"}
-        ax.plot(list(times), list(times.values()), label=f"{name[0] if name else parse(device)}, {origin}", **style)
+        ax.plot(list(times), list(times.values()), label=f"{parse(device)}, {origin}", **style)
+    _predictions(predicted or {}, ax)
     ax.set(xlabel="matrix size n (n × n, float32)", ylabel="time per product (s)", xscale=scale, yscale=scale)
     if scale == "linear":
         ax.set(ylim=(0, None), xlim=(0, None))
@@ -150,7 +170,7 @@ def step_against_batch(measured: Mapping, lines: Mapping, ax, predicted: Mapping
     """Draw seconds per training step against batch size: {device: {batch size: Measurement}}.
 
     `lines` holds the `Line` that was fitted for each device: it is drawn thin, its fixed part as a level.
-    `predicted` holds devices that are not here: {(device, origin, name): {batch size: seconds}}.
+    `predicted` holds devices that are not here: {name: {batch size: Prediction}}.
     """
     for device, steps in measured.items():
         sizes = np.array(list(steps), float)
@@ -161,9 +181,7 @@ def step_against_batch(measured: Mapping, lines: Mapping, ax, predicted: Mapping
         line = lines[device]
         ax.plot(n, line.seconds(n), color=colour(device), linewidth=1, label="fixed + per example × batch size")
         ax.axhline(line.fixed, color=colour(device), linewidth=1, linestyle=(0, (1, 1)), label="fixed cost alone")
-    for (device, origin, name), times in (predicted or {}).items():
-        style = {"color": colour(device), "linestyle": LINE[origin], "marker": "o"}
-        ax.plot(list(times), list(times.values()), label=f"{name}, {origin}", **style)
+    _predictions(predicted or {}, ax)
     ax.set(xlabel="batch size", ylabel="time per step (s)", xscale="log", yscale="log")
     bottom, top = np.log10(ax.get_ylim())
     ax.set_ylim(10 ** np.floor(bottom), 10 ** np.ceil(top))  # whole decades, so that at least two are labelled

@@ -142,7 +142,8 @@ def _predicted(asked: Work, device: Machine, way: str) -> Prediction:
     if way == "resident":  # rows are looked up where they lie
         each.append(costs.seconds(stream(asked.input_values, asked.input_values, kind="rows")))
     parts = dict.fromkeys(PARTS, 0.0)
-    parts["host"] = host.per_step + host.per_variable * asked.variables + host.per_value * asked.input_values
+    put_together = host.per_row * asked.batch + host.per_value * asked.input_values
+    parts["host"] = host.per_step + host.per_variable * asked.variables + put_together
     parts.update(zip(("launch", "compute", "memory"), map(sum, zip(*each, strict=True)), strict=True))
     if device.link_bytes_per_s and way != "resident":
         copy = COPY + asked.input_values * FLOAT / (LINK * device.link_bytes_per_s)
@@ -170,7 +171,9 @@ def _too_large(model, batch: int, device: Machine, way: str) -> NotEnoughMemoryE
     return NotEnoughMemoryError(
         f"{model.name} at batch {batch:,} needs about {wanted / 1e9:.1f} GB; "
         f"{device.name} has {device.memory_bytes / 1e9:.1f} GB.",
-        f"The largest batch that fits is about {most:,}." if most else "Not even one example fits.",
+        f"The largest batch that fits is {'at least' if most == LARGEST_BATCH else 'about'} {most:,}."
+        if most
+        else "Not even one example fits.",
         "Take a smaller batch." if most else "Take a device with more memory, or a smaller network.",
     )
 
@@ -224,9 +227,12 @@ class Crossover:
 def crossover(model, a, b, way: str = "fit", way_b: str | None = None) -> Crossover:
     """Return the batch size from which `b` is predicted to be faster than `a`, up to what both can hold."""
     a, b, way_b = machine(a), machine(b), way_b or way
-    most = min(largest_batch(model, a, way), largest_batch(model, b, way_b))
+    largest = {
+        (device, each_way): largest_batch(model, device, each_way) for device, each_way in ((a, way), (b, way_b))
+    }
+    (device, each_way), most = min(largest.items(), key=lambda item: item[1])
     if not most:
-        raise _too_large(model, 1, min(a, b, key=lambda device: device.memory_bytes or math.inf), way)
+        raise _too_large(model, 1, device, each_way)
     curve = [
         (
             batch,

@@ -7,11 +7,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from helpers import predict, workloads
+from helpers import devices, predict, workloads
 from helpers.calibrate import WAYS
 from helpers.elsewhere import Elsewhere, Request
 from helpers.predict import Crossover, Machine, Prediction
 from helpers.tasks import Task
+from helpers.timing import Measurement
+from helpers.training import Run
 from helpers.workloads import Workload
 
 SHORTEST = 0.3  # seconds that an epoch should take, so that its beginning matters little
@@ -25,7 +27,11 @@ class Trial:
     title: str  # of the network
     prediction: Prediction
     beginning: float  # seconds that each step has to carry of what it takes to begin an epoch
-    measured: float  # seconds of an epoch, divided by its steps: the median of several epochs
+    measurement: Measurement  # seconds of an epoch, divided by its steps
+
+    @property
+    def measured(self) -> float:
+        return self.measurement.median
 
     @property
     def ratio(self) -> float:
@@ -80,7 +86,7 @@ def trials(
     """
     for name in names:
         workload = workloads.find(name)
-        model = workload.task(2).model()
+        model = workload.model()
         for batch in batches:
             fits = batch <= min(predict.largest_batch(model, device, way) for way in ways)
             expected = {way: predict.step_time(model, batch, device, way) for way in ways} if fits else {}
@@ -98,14 +104,15 @@ def _measured(workload: Workload, expected: Mapping[str, Prediction], device: Ma
         for run in runs.values():
             run.epoch()
     return [
-        Trial(
-            workload.title,
-            expected[way],
-            beginning=device.hosts[way].per_epoch / steps,
-            measured=statistics.median(run.seconds[1:]) / steps,
-        )
+        Trial(workload.title, expected[way], device.hosts[way].per_epoch / steps, _per_step(run, steps))
         for way, run in runs.items()
     ]
+
+
+def _per_step(run: Run, steps: int) -> Measurement:
+    used = devices.verify(list(run.variables), run.device)
+    first, *others = (seconds / steps for seconds in run.seconds)
+    return Measurement(run.label, used, first, tuple(others))
 
 
 class Crossed(NamedTuple):
@@ -130,7 +137,7 @@ def crossed(name: str, batches: Sequence[int], a: tuple, b: tuple, *, epochs: in
     What has an environment, such as `levers.ONE_THREAD`, is trained in a process of its own; both train in turn.
     """
     workload = workloads.find(name)
-    model = workload.task(2).model()
+    model = workload.model()
     expected = predict.crossover(model, a[0], b[0], a[1], b[1])
     ratios = {}
     for batch in batches:

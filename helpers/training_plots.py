@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from helpers.compare import PUBLISHED_LESS
-from helpers.plots import LINE, colour
+from helpers.plots import LINE, colour, predicted_colours
 from helpers.timing import format_seconds
 
 INKS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
@@ -85,10 +85,11 @@ def parts_of_a_step(parts: Mapping[str, Mapping[str, float]], whole: Mapping[str
     return ax
 
 
-def fifteen_epochs(rows: Sequence, axes: Sequence) -> Sequence:
+def fifteen_epochs(rows: Sequence, axes: Sequence, predicted: Mapping[str, Mapping] | None = None) -> Sequence:
     """Draw the rows of the chapter's table: seconds on the first axes, shares of the CPU's time on the second.
 
-    A thin line shows the limits of a time that was calculated from fewer epochs or pictures.
+    A thin line shows the limits of a time that was calculated from fewer epochs or pictures. `predicted` holds
+    devices that are not here, {name: {network: Prediction}}: their bars are hatched, and follow the rows.
     """
     left, right = axes
     places = range(len(rows))
@@ -97,14 +98,15 @@ def fifteen_epochs(rows: Sequence, axes: Sequence) -> Sequence:
     reach = [[w.seconds - w.low for w in wholes], [w.high - w.seconds for w in wholes]]
     bars = left.barh(places, [w.seconds for w in wholes], color=inks, height=0.6, xerr=reach, ecolor="#444444")
     left.bar_label(bars, labels=[f" {format_seconds(w.seconds)}" for w in wholes], fontsize=8)
-    left.set(xlabel="15 epochs (s)", yticks=places, yticklabels=[_place(row) for row in rows])
-    left.margins(x=0.2)
     for place, row in enumerate(rows):
         less = 0.0 if row.is_base else row.less
         if less is None:
             right.text(2, place, "not compared", va="center", fontsize=8)
         else:
             right.barh(place, (1 - less) * 100, color=inks[place], height=0.6)
+    names = [_place(row) for row in rows] + _predicted_bars(rows, axes, predicted or {})
+    left.set(xlabel="15 epochs (s)", yticks=range(len(names)), yticklabels=names)
+    left.margins(x=0.2)
     published = 100 * (1 - PUBLISHED_LESS)
     label = f"GT 720, published: about {published:.0f} % on average"
     right.axvline(published, color="#444444", linestyle=LINE["published"], label=label)
@@ -115,6 +117,24 @@ def fifteen_epochs(rows: Sequence, axes: Sequence) -> Sequence:
         ax.tick_params(axis="y", labelsize=8)
     right.legend(fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1))
     return axes
+
+
+def _predicted_bars(rows: Sequence, axes: Sequence, predicted: Mapping[str, Mapping]) -> list[str]:
+    """Draw a bar for each prediction below the rows, compared with the first CPU of its network; return their names."""
+    left, right = axes
+    bases = {row.network: row.whole.seconds for row in reversed(rows) if row.is_base}
+    names = []
+    for device, ink in predicted_colours(list(predicted)):
+        look = {"facecolor": "white", "edgecolor": ink, "hatch": "///", "linestyle": LINE["predicted"], "height": 0.6}
+        for network, found in predicted[device].items():
+            place = len(rows) + len(names)
+            reach = [[found.seconds - found.low], [found.high - found.seconds]]
+            bar = left.barh(place, found.seconds, xerr=reach, ecolor="#444444", **look)
+            left.bar_label(bar, labels=[f" {format_seconds(found.seconds)}"], fontsize=8)
+            if network in bases:
+                right.barh(place, found.seconds / bases[network] * 100, **look)
+            names.append(f"{network}\npredicted: {device}")
+    return names
 
 
 def _place(row) -> str:

@@ -130,7 +130,7 @@ def of(model, batch: int, *, optimizer: str = "Adam", fused_adam: bool = False, 
     functional = _functional(model)
     layers = tuple(_layers(functional, int(batch), dropout))
     trainable = [math.prod(variable.shape) for variable in model.trainable_variables]
-    frozen = sum(math.prod(variable.shape) for variable in model.non_trainable_variables)
+    frozen = model.count_params() - sum(trainable)
     outputs = sum(math.prod(_shape(tensor, batch)) for tensor in functional.outputs)
     inputs = sum(math.prod(_shape(tensor, batch)) for tensor in functional.inputs)
     small, passes, kept = FUSED if fused_adam else OPTIMIZERS[optimizer]

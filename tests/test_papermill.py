@@ -8,14 +8,15 @@ from helpers import notebooks, parameters, results
 
 PATHS = notebooks.find()
 SMALL = {
-    "matmul_sweep": {"sizes": "[64, 500000, 32]"},  # half a million does not fit into any memory
+    # Half a million does not fit into any memory.
+    "matmul_sweep": {"sizes": "[64, 500000, 32]", "predicted": "GT 720 DDR3,i7-8850H"},
     "slow_small_model": {"rungs": "1", "points": "2000", "batch_size": 50, "batch_sizes": "[50, 60, 70]", "epochs": 2},
-    "bigger_model": {"rungs": "[1]"},
+    "bigger_model": {"rungs": "[1]", "predicted": ""},
     "mnist_mlp": {"limit": "100", "batch_size": 50},
     "mnist_cnn": {"limit": "40", "batch_size": 20},
     "cifar_cnn": {"limit": "32", "batch_size": 16},
     "feed_the_gpu": {"points": 200, "digits": "40", "pictures": 8, "photos": 8, "levers": "1"},
-    "cpu_against_gpu": {"folders": str(parameters.PROJECT / "results" / "reference")},
+    "cpu_against_gpu": {"folders": str(parameters.PROJECT / "results" / "reference"), "predicted": "['T4', 'P600']"},
 }
 
 

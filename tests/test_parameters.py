@@ -87,7 +87,7 @@ def test_other_impossible_values_are_refused_in_words(name, bad, accepted):
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
 def test_any_input_is_a_value_or_one_kind_of_error(anything):
     """Whatever a YAML file holds, a user reads words and no traceback."""
-    for name in ("sizes", "seconds", "seed", "preset"):
+    for name in ("sizes", "seconds", "seed", "preset", "predicted"):
         try:
             value = parameters.check_value("matmul_sweep", name, anything)
         except ParameterError:
@@ -154,7 +154,8 @@ def test_every_row_has_a_kind_and_a_value_for_each_preset_that_its_own_check_acc
     """A preset must not hold what the user would be refused."""
     assert set(parameters.table()[experiment]["takes"]) == set(parameters.PRESETS)
     for name, row in parameters.own(experiment).items():
-        assert set(row) == {"kind", *parameters.PRESETS} | ({"least"} if "number" in row["kind"] else set())
+        own = {"least"} if "number" in row["kind"] else {"accepted"} if row["kind"] == "names" else set()
+        assert set(row) == {"kind", *parameters.PRESETS} | own
         for preset in parameters.PRESETS:
             assert parameters.check_value(experiment, name, row[preset]) == row[preset]
 
@@ -172,3 +173,57 @@ def test_folders_must_exist(tmp_path, monkeypatch):
     for bad in ("a,nowhere", "", 3, [None], [""], "a,,b c"):
         with pytest.raises(ParameterError, match=r"folders: .* is not a folder that exists"):
             parameters.check_value("cpu_against_gpu", "folders", bad)
+
+
+def test_names_are_those_of_the_table():
+    """Each once, from text with commas or a list; another is named with those that are accepted."""
+    check = parameters.check_value
+
+    assert check("predict_the_winner", "networks", "mnist_mlp, cifar_cnn,mnist_mlp") == ["mnist_mlp", "cifar_cnn"]
+    assert check("predict_the_winner", "networks", "['recurrent']") == ["recurrent"]
+    for bad in ("mlp", "", [], 3, [None], "mnist_mlp,"):
+        with pytest.raises(ParameterError, match=r"networks.* Accepted are two_clouds, mnist_mlp"):
+            check("predict_the_winner", "networks", bad)
+
+
+def test_text_stays_as_it_is():
+    """A file may be named 2026."""
+    assert parameters.check_value("predict_the_winner", "model", "2026") == "2026"
+    assert parameters.check_value("predict_the_winner", "model", "my_file.py:make") == "my_file.py:make"
+    assert parameters.check_value("predict_the_winner", "model", "None") is None
+
+
+@pytest.mark.parametrize(
+    ("given_value", "names"),
+    [
+        ("T4", ["T4"]),
+        ("T4, RTX 4090", ["T4", "RTX 4090"]),
+        ("['T4', 'P600']", ["T4", "P600"]),
+        (["NVIDIA T4", "Tesla T4"], ["NVIDIA T4"]),
+        ("", []),
+        (" ", []),
+        ("[]", []),
+        ([], []),
+        (None, None),
+        ("None", None),
+    ],
+)
+def test_devices_of_the_catalogue_are_named_as_they_were_given(given_value, names):
+    """One device by two names is one; an empty text is no device, and None leaves the choice to the preset."""
+    assert parameters.check_value("matmul_sweep", "predicted", given_value) == names
+
+
+@pytest.mark.parametrize("bad", ["T5000", "RTX", "T4,", "T4;P600", 4, [None], {}, True, "7"])
+def test_a_device_that_is_not_in_the_catalogue_is_refused_in_words(bad):
+    """The parameter, what came, the nearest names, and where all names are; before anything is computed."""
+    with pytest.raises(ParameterError) as caught:
+        parameters.check_value("matmul_sweep", "predicted", bad)
+
+    assert str(caught.value).startswith("predicted: ")
+    assert "course predict --devices" in str(caught.value) and "'' stands for no device" in str(caught.value)
+
+
+def test_an_unknown_device_is_answered_with_the_nearest_names():
+    """A typing error is seen at once."""
+    with pytest.raises(ParameterError, match="predicted: 'RTX 4099' is not in the catalogue.*GeForce RTX 4090"):
+        parameters.check_value("bigger_model", "predicted", "RTX 4099")

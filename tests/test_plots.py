@@ -1,6 +1,7 @@
 """Pictures: every axis has a label with its unit, and the course's one rule for lines holds."""
 
 import warnings
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -22,6 +23,10 @@ def fresh_figures():
     plt.close("all")
 
 
+def prediction(seconds: float) -> SimpleNamespace:
+    return SimpleNamespace(seconds=seconds, low=seconds / 2, high=seconds * 2)
+
+
 def product(size: int) -> Measurement:
     return Measurement("product", None, 1.0, (1e-5 + 2 * size**3 / 1e11,) * 7)
 
@@ -37,17 +42,30 @@ def test_the_style_leaves_the_backend_alone():
 
 def test_measured_is_solid_predicted_dashed_published_dotted():
     """The reader must never take one for another; a colour stands for a kind of device."""
-    curves = {(device, origin): {1: 1.0, 2: 3.0} for device in ("CPU:0", "GPU:0") for origin in plots.LINE}
+    origins = ("measured", "published")
+    curves = {(device, origin): {1: 1.0, 2: 3.0} for device in ("CPU:0", "GPU:0") for origin in origins}
 
-    ax = plots.time_against_size(curves, plots.new_axes())
+    ax = plots.time_against_size(curves, plots.new_axes(), predicted={"T4": {1: prediction(1.0), 2: prediction(2.0)}})
 
     found = {line.get_label(): (line.get_linestyle(), line.get_color()) for line in ax.lines}
-    assert found["CPU:0, measured"][0] == "-" and found["GPU:0, predicted"][0] == "--"
+    assert found["CPU:0, measured"][0] == "-" and found["predicted: T4"][0] == "--"
     assert found["CPU:0, published"][0] == ":"
     assert found["GPU:0, measured"][1] == found["GPU:0, published"][1] != found["CPU:0, measured"][1]
-    named = plots.time_against_size({("GPU:0", "predicted", "NVIDIA T4"): {1: 1.0}}, plots.new_axes())
-    assert [line.get_label() for line in named.lines] == ["NVIDIA T4, predicted"]
     assert ax.get_xlabel() == "matrix size n (n × n, float32)" and ax.get_ylabel() == "time per product (s)"
+
+
+def test_predicted_devices_have_colours_of_their_own_and_a_band():
+    """No colour of a measurement, whatever the device; the band goes from the lower to the upper limit."""
+    measured = {shade for shades in plots.COLOUR.values() for shade in shades}
+    several = {name: {1: prediction(1.0), 4: prediction(2.0)} for name in ("T4", "P600", "i7-8850H", "L4", "A10")}
+
+    ax = plots.time_against_size({}, plots.new_axes(), predicted=several)
+
+    assert not {line.get_color() for line in ax.lines} & measured
+    assert len({line.get_color() for line in ax.lines}) == len(plots.PREDICTED)
+    (band, *_) = ax.collections
+    assert (band.get_datalim(ax.transData).y0, band.get_datalim(ax.transData).y1) == (0.5, 4.0)
+    assert [line.get_label() for line in ax.lines][:2] == ["predicted: T4", "predicted: P600"]
 
 
 def test_logarithmic_axes_take_a_size_of_zero_without_a_warning():
@@ -107,7 +125,7 @@ def test_a_step_is_drawn_with_its_line_and_its_prediction():
     """Measured dots, the fitted line through them, the fixed cost as a level, a prediction dashed."""
     measured = {CPU: {size: step(size) for size in (10, 100, 10_000)}}
     line = comparing.fit_line(list(measured[CPU]), list(measured[CPU].values()))
-    predicted = {("GPU:0", "predicted", "NVIDIA T4"): {10: 2e-3, 10_000: 3e-3}}
+    predicted = {"T4": {10: prediction(4e-3), 10_000: prediction(6e-3)}}
 
     ax = plots.step_against_batch(measured, {CPU: line}, plots.new_axes(), predicted)
 
@@ -116,7 +134,8 @@ def test_a_step_is_drawn_with_its_line_and_its_prediction():
     assert found["CPU:0, measured"].get_linestyle() == "None"
     assert found["fixed + per example × batch size"].get_ydata()[-1] == pytest.approx(step(10_000).median)
     assert found["fixed cost alone"].get_ydata()[0] == pytest.approx(2e-3)
-    assert found["NVIDIA T4, predicted"].get_linestyle() == "--"
+    assert found["predicted: T4"].get_linestyle() == "--"
+    assert list(found["predicted: T4"].get_ydata()) == [4e-3, 6e-3]
     assert ax.get_ylim() == pytest.approx((1e-3, 1e-1))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("batch size", "time per step (s)")
 
@@ -250,3 +269,22 @@ def test_the_chapters_bars_show_seconds_and_shares(tmp_path):
     assert [text.get_text() for text in right.texts] == ["not compared"]
     (published,) = right.lines
     assert published.get_linestyle() == ":" and published.get_xdata()[0] == 70
+
+
+def test_predicted_trainings_are_hatched_and_follow_the_measured_ones(tmp_path):
+    """Compared with the CPU of their own network; without one, they have no share."""
+    from test_compare import record, write
+
+    rows = compare.chapter(write(tmp_path / "r", record())).rows
+    predicted = {"T4": {"mnist_mlp": prediction(rows[0].whole.seconds / 4), "mnist_cnn": prediction(9.0)}}
+
+    left, right = training_plots.fifteen_epochs(rows, plots.new_axes(2), predicted)
+    alone, _ = training_plots.fifteen_epochs([], plots.new_axes(2), predicted)
+
+    assert [bar.get_hatch() for bar in left.patches] == [None, "///", "///"]
+    assert [label.get_text() for label in left.get_yticklabels()][1:] == [
+        "mnist_mlp\npredicted: T4",
+        "mnist_cnn\npredicted: T4",
+    ]
+    assert [bar.get_width() for bar in right.patches] == pytest.approx([100, 25])
+    assert [bar.get_width() for bar in alone.patches] == [rows[0].whole.seconds / 4, 9.0]
