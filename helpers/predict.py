@@ -227,12 +227,10 @@ class Crossover:
 def crossover(model, a, b, way: str = "fit", way_b: str | None = None) -> Crossover:
     """Return the batch size from which `b` is predicted to be faster than `a`, up to what both can hold."""
     a, b, way_b = machine(a), machine(b), way_b or way
-    largest = {
-        (device, each_way): largest_batch(model, device, each_way) for device, each_way in ((a, way), (b, way_b))
-    }
-    (device, each_way), most = min(largest.items(), key=lambda item: item[1])
+    sides = [(largest_batch(model, device, each), device, each) for device, each in ((a, way), (b, way_b))]
+    most, device, each = min(sides, key=lambda side: side[0])
     if not most:
-        raise _too_large(model, 1, device, each_way)
+        raise _too_large(model, 1, device, each)
     curve = [
         (
             batch,
