@@ -54,6 +54,7 @@ class Prediction:
     parts: Mapping[str, float]  # seconds, see PARTS
     spread: float
     estimated: tuple[str, ...]  # kinds of layers that were estimated from their shapes
+    is_here: bool = False  # whether the device was calibrated, and not only looked up
 
     @property
     def seconds(self) -> float:
@@ -152,7 +153,7 @@ def _predicted(asked: Work, device: Machine, way: str) -> Prediction:
     # Errors of single operations partly cancel in a sum; what changes the speed of the whole machine does not.
     squares = sum(part.total**2 for part in each) / sum(parts.values()) ** 2
     spread = math.hypot(device.spread_all, device.spread_each * math.sqrt(squares))
-    return Prediction(asked.name, device.name, way, asked.batch, parts, spread, asked.unknown)
+    return Prediction(asked.name, device.name, way, asked.batch, parts, spread, asked.unknown, bool(device.place))
 
 
 def largest_batch(model, device, way: str = "fit") -> int:
@@ -192,7 +193,13 @@ class Comparison:
 
     @property
     def interval(self) -> tuple[float, float]:
-        width = WIDTH * math.hypot(self.a.spread, self.b.spread)
+        """Where four of five measured ratios should lie.
+
+        Two devices of the catalogue share what is wrong with their constants, so their ratio is known better.
+        """
+        both = math.hypot(self.a.spread, self.b.spread)
+        looked_up = not (self.a.is_here or self.b.is_here)
+        width = WIDTH * (min(both, datasheet.spread("ratio")) if looked_up else both)
         return self.ratio * math.exp(-width), self.ratio * math.exp(width)
 
     @property

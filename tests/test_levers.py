@@ -140,6 +140,7 @@ def test_tf32_is_off_while_its_lever_trains_and_as_before_afterwards(tf, before)
         config.enable_tensor_float_32_execution(usual)
 
 
+@pytest.mark.long
 def test_levers_with_an_environment_run_in_processes_that_end(monkeypatch):
     """With their variables; a lever that fails takes the others with it."""
     started = []

@@ -16,6 +16,14 @@ SMALL = {
     "mnist_cnn": {"limit": "40", "batch_size": 20},
     "cifar_cnn": {"limit": "32", "batch_size": 16},
     "feed_the_gpu": {"points": 200, "digits": "40", "pictures": 8, "photos": 8, "levers": "1"},
+    "predict_the_winner": {
+        "networks": "two_clouds",
+        "batch_sizes": "16",
+        "epochs": "2",
+        "seconds": "0.002",
+        "predicted": "P600",
+        "model": "recurrent",
+    },
     "cpu_against_gpu": {"folders": str(parameters.PROJECT / "results" / "reference"), "predicted": "['T4', 'P600']"},
 }
 
@@ -47,9 +55,9 @@ def twice(path) -> nbformat.NotebookNode:
     return notebook
 
 
-# `make test` has ten minutes. nbval runs these there all the same, and they train in the same way as 08.
-LONG = ("slow_small_model", "bigger_model", "mnist_mlp", "mnist_cnn", "cifar_cnn")
-marked = [pytest.param(p, marks=[pytest.mark.long] if notebooks.experiment(p) in LONG else []) for p in PATHS]
+# `make test` has ten minutes, on a slow machine, too. nbval runs all notebooks there; these two as papermill does.
+SHORT = ("check_your_machine", "cpu_against_gpu")
+marked = [pytest.param(p, marks=[] if notebooks.experiment(p) in SHORT else [pytest.mark.long]) for p in PATHS]
 
 
 @pytest.mark.parametrize("path", marked, ids=lambda path: path.stem)

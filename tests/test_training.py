@@ -432,6 +432,7 @@ ROW_WAYS = {
 }
 
 
+@pytest.mark.long
 def test_the_same_rows_in_the_same_order_give_the_same_numbers():
     """After an epoch with a rest, both the losses on the way and the loss in the end agree within 1e-3."""
     task = Task(pictures(), small_cnn, "sparse_categorical_crossentropy", 0.01, ("accuracy",), shuffle=False)
