@@ -6,9 +6,11 @@ what an epoch costs. Everything is kept as a record, and the constants are compu
 """
 
 import json
+import logging
 import math
 import statistics
 from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from types import SimpleNamespace
@@ -83,6 +85,18 @@ def _task(model, rows: int, features: int) -> Task:
     return Task(data, model, "mean_squared_error", 1e-3, ("mean_squared_error",))
 
 
+@contextmanager
+def many_trainings():
+    """Keep TensorFlow from warning: it takes the functions of many models for one that is traced ever again."""
+    logger = devices.load_tensorflow().get_logger()
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def measure(settings: SimpleNamespace, device="CPU:0", *, seconds: float = 0.25, rounds: int = 5) -> Calibration:
     """Calibrate a device, store the record in `settings.results_dir`, and return the constants; about a minute.
 
@@ -96,7 +110,9 @@ def measure(settings: SimpleNamespace, device="CPU:0", *, seconds: float = 0.25,
     for probe in operations:
         piece = probe.piece
         record.add(probe.label, found[probe.label], piece=piece.kind, flop=piece.flop, sizes=list(piece.sizes))
-    for (way, depth, steps, rows), epochs in _surroundings(device, rounds).items():
+    with many_trainings():
+        surroundings = _surroundings(device, rounds)
+    for (way, depth, steps, rows), epochs in surroundings.items():
         record.add(f"{way}, {depth} layers", epochs, way=way, depth=depth, steps=steps, rows=rows)
     return read(record.content)
 

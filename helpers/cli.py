@@ -158,11 +158,8 @@ def _predict(options) -> int:
 
 
 def _calibrate() -> None:
-    import logging
-
     from helpers import forecast
 
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)  # it takes many small networks for a mistake
     for device in forecast.to_calibrate():
         print(f"Measuring {device}: about a minute. Leave the machine alone.", file=sys.stderr, flush=True)
         print(f"Calibrated, {forecast.calibrated_now(device).name}.", file=sys.stderr)

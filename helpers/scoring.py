@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from helpers import devices, predict, workloads
-from helpers.calibrate import WAYS
+from helpers.calibrate import WAYS, many_trainings
 from helpers.elsewhere import Elsewhere, Request
 from helpers.predict import Crossover, Machine, Prediction
 from helpers.tasks import Task
@@ -100,9 +100,10 @@ def _measured(workload: Workload, expected: Mapping[str, Prediction], device: Ma
     task = replace(workload.task(steps * batch), test=None)
     steps = len(task.data) // batch  # a published set of pictures has only so many
     runs = {way: WAYS[way].start(task, batch_size=batch, device=device.place) for way in expected}
-    for _ in range(epochs):
-        for run in runs.values():
-            run.epoch()
+    with many_trainings():
+        for _ in range(epochs):
+            for run in runs.values():
+                run.epoch()
     return [
         Trial(workload.title, expected[way], device.hosts[way].per_epoch / steps, _per_step(run, steps))
         for way, run in runs.items()
@@ -144,7 +145,7 @@ def crossed(name: str, batches: Sequence[int], a: tuple, b: tuple, *, epochs: in
         seconds = min(predict.step_time(model, batch, device, way).seconds for device, way, _ in (a, b))
         steps = max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(SHORTEST / seconds)))
         task = replace(workload.task(steps * batch), test=None)
-        with ExitStack() as stack:
+        with many_trainings(), ExitStack() as stack:
             runs = [_start(stack, task, batch, *which) for which in (a, b)]
             for _ in range(epochs):
                 for run in runs:

@@ -167,6 +167,15 @@ def test_products_take_the_flop_that_a_calculation_by_hand_gives(make, shape, fl
     assert sum(piece.starts * piece.flop for piece in found if is_product(piece)) == flop
 
 
+@pytest.mark.parametrize("groups", [1, 2])
+def test_the_windows_of_a_convolution_hold_all_channels(groups):
+    """8 · 10 · 10 places of 3 · 3 windows with 8 channels, whichever filters look at them."""
+    found = of_last_layer(lambda: layers.Conv2D(6, 3, groups=groups), (12, 12, 8))
+
+    windows = {piece.sizes[3] for piece in found if is_product(piece)}
+    assert windows == {8 * 10 * 10 * 3 * 3 * 8}
+
+
 @pytest.mark.parametrize(
     ("kind", "result"),
     [("product", 30), ("convolution", 30), ("convolution_input", 10), ("convolution_weights", 20), ("update", 0)],
