@@ -62,6 +62,7 @@ class Layer(NamedTuple):
     weights: tuple[Piece, ...] = ()  # on the way back: the gradients for its weights
     input: tuple[Piece, ...] = ()  # on the way back: the gradient for its input
     known: bool = True  # False: estimated from the shapes
+    through: tuple[Piece, ...] = ()  # on the way back: what both gradients need
 
 
 def stream(read: float, written: float, starts: int = 1, kind: str = "stream") -> Piece:
@@ -86,7 +87,7 @@ ACTIVATIONS = {
     "tanh": ((0, 1), (1, 0)),
     "softplus": ((0, 1), (0, 1)),
     "exponential": ((0, 1), (1, 0)),
-    "silu": ((1, 1), (13, 1)),
+    "silu": ((1, 1), (8, 1)),
     "gelu": ((4, 1), (10, 1)),
     "softmax": ((1, 1), (3, 0)),
 }
@@ -118,7 +119,7 @@ def _biased(layer, main: Piece, weights: Piece, inputs: Piece, output: Shape) ->
     if layer.use_bias:
         bias, bias_gradient = [stream(values + output[-1], values)], [stream(values, output[-1], kind="sum")]
     there, back = ([piece._replace(in_place=True) for piece in part] for part in ([*bias, *forward], back))
-    return Layer((main, *there), (*back, *bias_gradient, weights), (inputs,), _name(layer) in ACTIVATIONS)
+    return Layer((main, *there), (*bias_gradient, weights), (inputs,), _name(layer) in ACTIVATIONS, tuple(back))
 
 
 def dense(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
@@ -148,25 +149,30 @@ def convolution(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
 
 def depthwise(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
     """Return the pieces of a convolution of each channel by itself: little arithmetic for many values."""
-    values, window = math.prod(output), math.prod(layer.kernel.shape[:2])
-    one = Piece("stream", 1, 2 * values * window, (math.prod(inputs[0]), values))
-    forward = Piece("stream", window, 2 * values, (values, values))  # about one pass for each place in the window
-    return _biased(layer, forward, forward, forward, output) if window > 1 else _biased(layer, one, one, one, output)
+    return _biased(layer, *_each_channel(layer.kernel, inputs[0], math.prod(output)), output)
+
+
+def _each_channel(kernel, inputs: Shape, values: int) -> list[Piece]:
+    """Return the pieces of a convolution that mixes no channels: forward, for the weights, and for the input."""
+    window = math.prod(kernel.shape[:2])
+    sizes = (math.prod(inputs), math.prod(kernel.shape), values, values * window)
+    return [Piece(f"convolution{what}", 1, 2 * values * window, sizes) for what in ("", "_weights", "_input")]
 
 
 def separable(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
     """Return the pieces of `SeparableConv2D`: each channel by itself, then a 1 × 1 convolution."""
     positions, filters = math.prod(output[:-1]), output[-1]
     between = layer.depthwise_kernel.shape[-2] * layer.depthwise_kernel.shape[-1]
-    window, values = math.prod(layer.depthwise_kernel.shape[:2]), positions * between
-    passes = Piece("stream", window, 2 * values, (values, values))
+    values = positions * between
+    first, first_weights, first_input = _each_channel(layer.depthwise_kernel, inputs[0], values)
     sizes = (values, between * filters, positions * filters, values)
-    main, weights, to_input = (
+    main, weights, to_middle = (
         Piece(kind, 1, 2 * values * filters, sizes)
         for kind in ("convolution", "convolution_weights", "convolution_input")
     )
-    rest = _biased(layer, main, weights, to_input, output)
-    return Layer((passes, *rest.forward), (*rest.weights, passes), (*rest.input, passes), rest.known)
+    rest = _biased(layer, main, weights, to_middle, output)
+    through = (*rest.through, to_middle)
+    return Layer((first, *rest.forward), (*rest.weights, first_weights), (first_input,), rest.known, through)
 
 
 def pooling(_layer, inputs: Sequence[Shape], output: Shape) -> Layer:
@@ -240,18 +246,20 @@ def recurrent(layer, inputs: Sequence[Shape], _output: Shape) -> Layer:
         stream(2 * values, values, 2 * gates * steps),
         Piece("loop", steps * turn, 0, (0, 0)),
     )
-    back = _in_loop(
+    weights = _in_loop(
         product(features, batch, wide, "product_weights", steps),
         product(units, batch, wide, "product_weights", steps),
         stream(2 * features * wide, features * wide, steps),  # gradients are added up
         stream(2 * units * wide, units * wide, steps),
         stream(batch * wide, wide, steps, "sum"),
+    )
+    through = _in_loop(
         product(batch, wide, units, "product_input", steps),
         stream(2 * values, values, 5 * gates * steps),
         Piece("loop", steps * turn_back, 0, (0, 0)),
     )
     to_input = _in_loop(product(batch, wide, features, "product_input", steps))
-    return Layer((*forward, small(30)), (*back, small(40)), to_input)
+    return Layer((*forward, small(30)), weights, to_input, through=(*through, small(40)))
 
 
 def _in_loop(*found: Piece) -> tuple[Piece, ...]:
@@ -261,12 +269,13 @@ def _in_loop(*found: Piece) -> tuple[Piece, ...]:
 def attention(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
     """Return the pieces of `MultiHeadAttention`: four products with weights, and two between the positions."""
     batch, queries, width = inputs[0]
-    keys, heads = inputs[1][1] if len(inputs) > 1 else queries, layer.num_heads
+    _, keys, other = inputs[1] if len(inputs) > 1 else inputs[0]  # Keras' order: query, value, key, masks
+    heads = layer.num_heads
     key, value = heads * layer.key_dim, heads * (layer.value_dim or layer.key_dim)
     sums = [
         (queries, width, key),
-        (keys, inputs[-1][-1], key),
-        (keys, inputs[-1][-1], value),
+        (keys, other, key),
+        (keys, other, value),
         (queries, value, output[-1]),
     ]
     pairs = batch * heads * queries * keys
@@ -280,10 +289,11 @@ def attention(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
     forward = [_each(batch, m, k, n) for m, k, n in sums] + [*between, stream(values, values, 8), *softmax, small(9)]
     weights = [_each(batch, k, m, n, shared=False) for m, k, n in sums]
     weights += [stream(batch * k * n, k * n, kind="sum") for _, k, n in sums]
-    weights += [_each(batch, m, n, k) for m, k, n in sums[-1:]]
-    weights += [*between, *between, stream(values, values, 14), stream(values, key, 8, "sum"), *softmax_back, small(28)]
+    weights += [stream(values, key, 8, "sum")]
+    through = [_each(batch, m, n, k) for m, k, n in sums[-1:]]
+    through += [*between, *between, stream(values, values, 14), *softmax_back, small(28)]
     to_input = [_each(batch, m, n, k) for m, k, n in sums[:3]] + [stream(2 * math.prod(inputs[0]), width, 2)]
-    return Layer(tuple(forward), tuple(weights), tuple(to_input))
+    return Layer(tuple(forward), tuple(weights), tuple(to_input), through=tuple(through))
 
 
 def _each(batch: int, m: int, k: int, n: int, shared: bool = True) -> Piece:

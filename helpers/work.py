@@ -204,7 +204,11 @@ def _work(layer, node, batch: int, dropout: str, learns: bool, back: bool) -> La
         count = pieces.LAYERS.get(kind, pieces.unknown)
     found = count(layer, shapes, output)
     parameters = sum(math.prod(variable.shape) for variable in getattr(layer, "weights", ()))
-    on_the_way_back = (*(found.weights if learns or back else ()), *(found.input if back else ()))
+    on_the_way_back = (
+        *(found.through if learns or back else ()),
+        *(found.weights if learns else ()),
+        *(found.input if back else ()),
+    )
     known = found.known and kind in pieces.LAYERS
     return LayerWork(layer.name, kind, output, parameters, found.forward, on_the_way_back, known)
 

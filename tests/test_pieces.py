@@ -151,7 +151,8 @@ def test_a_recurrent_layer_starts_the_operations_of_its_loops_once_a_step(tf, ki
         # 8 · 6 · 6 positions of windows of 3 · 5 · 4 values, in two groups; 10 filters
         (lambda: layers.Conv2D(10, (3, 5), 2, "same", groups=2), (12, 12, 8), 3 * 2 * 8 * 6 * 6 * 3 * 5 * 4 * 10),
         (lambda: layers.Conv1D(10, 3), (12, 8), 3 * 2 * 8 * 10 * 3 * 8 * 10),
-        (lambda: layers.SeparableConv2D(10, 3), (12, 12, 8), 3 * 2 * 8 * 100 * 8 * 10),
+        # 8 · 10 · 10 positions: windows of 3 · 3 in each of 8 channels by itself, then 8 channels to 10
+        (lambda: layers.SeparableConv2D(10, 3), (12, 12, 8), 3 * 2 * 8 * 100 * (3 * 3 * 8 + 8 * 10)),
         # in each of 7 steps 4 gates of 12 units, from 20 values and from the 12 units of the step before
         (lambda: layers.LSTM(12), (7, 20), 3 * 7 * 2 * 8 * (20 + 12) * 48),
         (lambda: layers.GRU(12), (7, 20), 3 * 7 * 2 * 8 * (20 + 12) * 36),
