@@ -56,8 +56,7 @@ def main() -> None:
     errors["ratio"] = [math.log(expected / measured) for _, _, measured, expected in literature.pairs(blind)]
     tables["spread"] = {kind: spread(values) for kind, values in errors.items()}
     for name, table in tables.items():
-        HEAD_OF_TABLE = f"\n[{name}]\n"
-        text += (HEAD if name == "fitted" else "") + HEAD_OF_TABLE
+        text += (HEAD if name == "fitted" else "") + f"\n[{name}]\n"
         text += "".join(f"{key} = {value!r}\n" for key, value in table.items())
     datasheet.FILE.write_text(text, encoding="utf-8")
     for kind, values in errors.items():

@@ -135,8 +135,8 @@ def main() -> None:
                 "way": trial.prediction.way,
                 "median_s": trial.measured,
                 "predicted_s": trial.ratio * trial.measured,
-                "low_s": trial.prediction.low,
-                "high_s": trial.prediction.high,
+                "low_s": trial.prediction.low + trial.beginning,
+                "high_s": trial.prediction.high + trial.beginning,
             }
             for trial in trials
         ]

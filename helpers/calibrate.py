@@ -12,14 +12,14 @@ import statistics
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 
-from helpers import costs, devices, probes, results, timing, training, ways, work
+from helpers import costs, datasheet, devices, probes, results, timing, training, ways, work
 from helpers.costs import Costs, Curve
 from helpers.examples import Dataset
 from helpers.parameters import PROJECT
-from helpers.pieces import KINDS, Piece
+from helpers.pieces import KINDS, Piece, stream
 from helpers.tasks import Task
 
 EXPERIMENT = "calibration"
@@ -32,6 +32,14 @@ QUARTILES_APART = 1.349  # standard deviations of a normal distribution
 LEAST = 5e-7  # seconds of an operation beyond its start: less cannot be told from nothing
 MORE_ROWS, MORE_FEATURES = 2048, 256  # of a batch with much in each row
 MOST_ROWS = 20_000  # of a batch with little in each row
+# (layers, steps, rows) of each tiny training; 0 layers: `wide`.
+TINY = (
+    (SHALLOW, FEW, ROWS),
+    (DEEP, FEW, ROWS),
+    (SHALLOW, MANY, ROWS),
+    (SHALLOW, FEW, MOST_ROWS),
+    (0, FEW, MORE_ROWS),
+)
 
 
 @dataclass(frozen=True)
@@ -121,16 +129,10 @@ def _surroundings(device, rounds: int) -> dict[tuple, timing.Measurement]:
     """Return the seconds of an epoch of tiny trainings, by (way, depth, steps, rows); depth 0 is `wide`."""
     runs = {}
     for name, way in WAYS.items():
-        for depth, steps, rows in (
-            (SHALLOW, FEW, ROWS),
-            (DEEP, FEW, ROWS),
-            (SHALLOW, MANY, ROWS),
-            (SHALLOW, FEW, MOST_ROWS),
-        ):
-            task = _task(lambda depth=depth: stack(depth), steps * rows, FEATURES)
+        for depth, steps, rows in TINY:
+            model, features = (partial(stack, depth), FEATURES) if depth else (wide, MORE_FEATURES)
+            task = _task(model, steps * rows, features)
             runs[name, depth, steps, rows] = way.start(task, batch_size=rows, device=device)
-        task = _task(wide, FEW * MORE_ROWS, MORE_FEATURES)
-        runs[name, 0, FEW, MORE_ROWS] = way.start(task, batch_size=MORE_ROWS, device=device)
     return {key: training.epochs for key, training in training.in_turn(runs, epochs=rounds + 1).items()}
 
 
@@ -150,19 +152,31 @@ def read(content: Mapping) -> Calibration:
             operations.append((Piece(row["piece"], 1, row["flop"], tuple(row["sizes"])), median))
         else:
             surroundings[row["way"], row["depth"], row["steps"], row["rows"]] = median
-    kinds = _kinds(operations)
-    plain = Costs(0.0, kinds, overlap=content["device"]["kind"] == "GPU")
+    on_gpu = content["device"]["kind"] == "GPU"
+    _require_all(operations, surroundings)
+    kinds = _kinds(operations, on_gpu)
+    plain = Costs(0.0, kinds, overlap=on_gpu, turn=datasheet.TURN if on_gpu else None)
     hosts = _hosts(surroundings, plain)
     memory = content["machine"]["memory_bytes"] if content["device"]["kind"] == "CPU" else None
     device = content["device"]
     spreads = _spread_each(operations, plain), _unsteadiness(content["measurements"])
-    beyond_start = tuple(row for kind in KINDS for row in _of_kind(operations, kind))
+    beyond_start = tuple(row for kind in KINDS for row in _of_kind(operations, kind, on_gpu))
     return Calibration(device["name"], device["used"], device["kind"], plain, hosts, memory, *spreads, beyond_start)
 
 
-def _kinds(operations: list[tuple[Piece, float]]) -> dict[str, costs.Formula | Curve]:
+def _require_all(operations: list[tuple[Piece, float]], surroundings: Mapping[tuple, float]) -> None:
+    """Raise `ValueError` for a record that was cut off, or comes from another version of the course."""
+    sizes = {kind: len(names.split(",")) for kind, names in KINDS.items()}
+    wrong = {piece.kind for piece, _ in operations if sizes.get(piece.kind) != len(piece.sizes)}
+    lacks = set(KINDS) - {"loop"} - {piece.kind for piece, _ in operations}
+    trained = {(way, *shape) for way in WAYS for shape in TINY}
+    if wrong or lacks or set(surroundings) != trained:
+        raise ValueError(f"it is not complete: {', '.join(sorted(wrong | lacks)) or 'tiny trainings'}")
+
+
+def _kinds(operations: list[tuple[Piece, float]], on_gpu: bool) -> dict[str, costs.Formula | Curve]:
     """Return what each kind of piece costs, without what TensorFlow needs to start an operation from Python."""
-    by_kind = {kind: _of_kind(operations, kind) for kind in KINDS}
+    by_kind = {kind: _of_kind(operations, kind, on_gpu) for kind in KINDS}
     fresh = _fresh(by_kind["stream"])
     usual = {kind: [row for row in rows if row[0].result <= costs.FRESH] for kind, rows in by_kind.items() if rows}
     found = {kind: costs.fit_formula(rows, per_fresh=fresh) for kind, rows in usual.items() if "product" in kind}
@@ -174,12 +188,17 @@ def _kinds(operations: list[tuple[Piece, float]]) -> dict[str, costs.Formula | C
     return {**found, "loop": costs.Formula(0.0, 0.0, (0.0, 0.0))}
 
 
-def _of_kind(operations: list[tuple[Piece, float]], kind: str) -> list[tuple[Piece, float]]:
-    """Return the rows of a kind in order of size, without the smallest, and without the seconds that it takes."""
+def _of_kind(operations: list[tuple[Piece, float]], kind: str, on_gpu: bool) -> list[tuple[Piece, float]]:
+    """Return the rows of a kind in order of size, without the smallest, and without the seconds that it takes.
+
+    On a GPU the next operation is started while one runs, so there a time is the longer of both, and not their sum.
+    """
     rows = [row for row in operations if row[0].kind == kind]
     if not rows:
         return []
     (_, started), *others = sorted(rows, key=lambda row: (row[0].flop, sum(row[0].sizes)))
+    if on_gpu:
+        return [(piece, seconds if seconds > 1.5 * started else LEAST) for piece, seconds in others]
     return [(piece, max(seconds - started, LEAST)) for piece, seconds in others]
 
 
@@ -191,7 +210,8 @@ def _fresh(streams: list[tuple[Piece, float]]) -> float:
 
 def _spread_each(operations: list[tuple[Piece, float]], plain: Costs) -> float:
     """Return how far the formulas are from what they were fitted to: a standard deviation that 4 of 5 agree with."""
-    rows = [row for kind in KINDS if "product" in kind or "convolution" in kind for row in _of_kind(operations, kind)]
+    kinds = [kind for kind in KINDS if "product" in kind or "convolution" in kind]
+    rows = [row for kind in kinds for row in _of_kind(operations, kind, plain.overlap)]
     errors = sorted(abs(math.log(plain.seconds(piece).total / seconds)) for piece, seconds in rows)
     return errors[math.ceil(0.8 * len(errors)) - 1] / statistics.NormalDist().inv_cdf(0.9)
 
@@ -200,6 +220,11 @@ def _unsteadiness(rows: Iterable[Mapping]) -> float:
     """Return by how much the same work varied, as a standard deviation of the logarithm: the middle one of all rows."""
     halves = [(timing.quartiles(row["values"]), statistics.median(row["values"])) for row in rows]
     return statistics.median((high - low) / middle for (low, high), middle in halves) / QUARTILES_APART
+
+
+def rows_of(asked: work.Work) -> Piece:
+    """Return the piece by which the resident way looks up the rows of a batch."""
+    return stream(asked.input_values, asked.input_values, kind="rows")
 
 
 def _hosts(epochs: Mapping[tuple, float], plain: Costs) -> dict[str, Host]:
@@ -228,7 +253,8 @@ def _host(way: str, epochs: Mapping[tuple, float], plain: Costs, start: float | 
         asked = work.of(model, rows, fused_adam=WAYS[way].fused_adam)
         number = asked.starts if start is None else asked.variables
         features.append([1, steps, steps * number, steps * rows, steps * asked.input_values])
-        known = replace(plain, start=start or 0.0).total(asked.pieces).total
+        pieces = [*asked.pieces, *([rows_of(asked)] if way == "resident" else [])]
+        known = replace(plain, start=start or 0.0).total(pieces).total
         rest.append(max(0.0, seconds - steps * known) / seconds)
     scale = np.array(features).max(axis=0) / np.median(list(epochs.values()))
     relative = np.array(features) / scale / [[s] for key, s in epochs.items() if key[0] == way]

@@ -39,9 +39,10 @@ def constants(without: str = "") -> Mapping[str, float]:
 
 @cache
 def spread(kind: str) -> float:
-    """Return the standard deviation of the logarithm of predicted over measured, for "gpu", "cpu" or "ratio".
+    """Return a standard deviation of the logarithm of predicted over measured, for "gpu", "cpu" or "ratio".
 
-    It comes from published figures, each predicted with constants that were fitted without its source.
+    It is that of the normal distribution of which four of five lie where four of five published figures do, each
+    predicted with constants that were fitted without its source.
     """
     return tomllib.loads(FILE.read_text(encoding="utf-8"))["spread"][kind]
 
@@ -75,7 +76,7 @@ def costs(device: Hardware, start: float, *, dtype: str = "float32", flop_per_cy
     per_convolution = 1 / (peak * using[f"{device.kind}_convolution"])
     if device.kind == "gpu":
         plain = Formula(0.0, 0.0, (per_value, per_value))
-        make = Formula if dtype in ("float16", "bfloat16") else _Convolution
+        make = _Convolution if dtype == "float32" else Formula
         convolution = make(0.0, per_convolution, (per_value,) * 3 + (0.0,))
         kinds = {kind: _of(kind, plain, Formula(0.0, per_product, (per_value,) * 3), convolution) for kind in KINDS}
         return Costs(start, {**kinds, "loop": Formula(0.0, 0.0, (0.0, 0.0))}, overlap=True, turn=TURN)

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from helpers import calibrate, devices, hardware, machine, parameters, predict, results, work
 from helpers.calibrate import EXPERIMENT
 from helpers.comparing import TOO_CLOSE
-from helpers.errors import NotEnoughMemoryError, ParameterError
+from helpers.errors import CourseError, NotEnoughMemoryError, ParameterError
 from helpers.predict import LARGEST_BATCH, Comparison, Crossover, Machine, Prediction
 from helpers.timing import format_digits, format_seconds
 
@@ -40,9 +40,9 @@ REFERENCE_IS = (
     "that it takes part as `here`."
 )
 LAST = (
-    "These are predictions, not measurements: for TensorFlow 2.21 and Keras 3.15, the optimizer Adam, and float32, or "
-    "TF32 (its faster form) on GPUs that have it. Such predictions have been about this good: 4 of 5 measurements lie "
-    "in the interval."
+    "These are predictions, not measurements: for TensorFlow 2.21 and Keras 3.15, the optimizer Adam, without XLA "
+    "(compile with jit_compile=False), in float32, or TF32 (its faster form) on GPUs that have it. Such predictions "
+    "have been about this good: 4 of 5 measurements lie in the interval."
 )
 
 
@@ -298,20 +298,21 @@ def here() -> tuple[list[Machine], list[str]]:
     problems = [problem for problem in problems if problem.startswith(EXPERIMENT)]
     own = machine.describe()
     mine = table[(table.experiment == EXPERIMENT) & (table.cpu == own["cpu"]) & (table.cores == own["usable_cpus"])]
+    mine = mine[(mine.kind != "GPU") | mine.device_name.isin(own["gpus"])]  # a cloud lends another GPU every time
     found = {}
     newest_first = mine.drop_duplicates("file").sort_values(["utc", "file"], ascending=False)
-    for device, file in zip(newest_first.asked, newest_first.file, strict=True):
+    for device, name, file in zip(newest_first.asked, newest_first.device_name, newest_first.file, strict=True):
         if device not in found:
             try:
-                found[device] = _calibrated(place / file)
-            except (ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
+                found[device] = _calibrated(place / file, name)
+            except (CourseError, ArithmeticError, LookupError, OSError, RuntimeError, TypeError, ValueError) as error:
                 problems.append(f"{file} is no calibration ({type(error).__name__}: {error})")
     return [found[device] for device in sorted(found)], problems
 
 
-def _calibrated(path: Path) -> Machine:
+def _calibrated(path: Path, name: str) -> Machine:
     known = predict.machine(calibrate.read(json.loads(path.read_text(encoding="utf-8"))))
-    return replace(known, name=f"{HERE}: {known.name}")
+    return replace(known, name=f"{HERE}: {name}")
 
 
 def to_calibrate() -> list[devices.Device]:

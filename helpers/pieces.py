@@ -108,7 +108,11 @@ def activation(name: str, values: int) -> tuple[list[Piece], list[Piece]]:
 
 
 def _name(layer) -> str:
-    return getattr(getattr(layer, "activation", None), "__name__", "linear")
+    """Return the name of a layer's activation, "linear" if it has none."""
+    found = getattr(layer, "activation", None)
+    if found is None:
+        return "linear"
+    return getattr(found, "__name__", None) or _OWN_NAME.get(type(found).__name__, type(found).__name__)
 
 
 def _biased(layer, main: Piece, weights: Piece, inputs: Piece, output: Shape) -> Layer:
@@ -191,9 +195,10 @@ def global_pooling(_layer, inputs: Sequence[Shape], output: Shape) -> Layer:
 def dropout(layer, inputs: Sequence[Shape], _output: Shape) -> Layer:
     """Return the pieces of dropout: a random number for each value, compared, and the value kept or not."""
     values = math.prod(inputs[0])
-    if not layer.rate:
+    if not getattr(layer, "rate", True):
         return Layer(())
-    forward = (stream(0, values, kind="random"), stream(values, values / 4), stream(values, values, 2), small(9))
+    drawn = values if "Spatial" not in type(layer).__name__ else inputs[0][0] * inputs[0][-1]  # whole channels
+    forward = (stream(0, drawn, kind="random"), stream(drawn, drawn / 4), stream(values, values, 2), small(9))
     return Layer(forward, (), (stream(values, values, 2), small(3)))
 
 
@@ -218,7 +223,7 @@ def normalization(layer, inputs: Sequence[Shape], _output: Shape) -> Layer:
     there, back, scalars = (4, 9, 12) if hasattr(layer, "moving_mean") else (6, 15, 3)
     forward = (stream(values, few, 2, "sum"), stream(1.3 * values, values, there), small(scalars))
     backward = (stream(values, few, 4, "sum"), stream(1.3 * values, values, back), small(scalars))
-    return Layer(forward, (), backward)
+    return Layer(forward, (), (), through=backward)
 
 
 def embedding(_layer, _inputs: Sequence[Shape], output: Shape) -> Layer:
@@ -237,37 +242,62 @@ def recurrent(layer, inputs: Sequence[Shape], _output: Shape) -> Layer:
     batch, steps, features = inputs[0]
     units = layer.units
     gates, turn, turn_back = _RECURRENT[type(layer).__name__]
+    in_loop = _looped if _is_cudnns(layer) else tuple
     wide, values = gates * units, batch * units
-    forward = _in_loop(
-        product(batch, features, wide, starts=steps),
-        product(batch, units, wide, starts=steps),
-        stream(2 * batch * wide, batch * wide, 2 * steps),
-        stream(values, values, steps * gates, "function"),
-        stream(2 * values, values, 2 * gates * steps),
-        Piece("loop", steps * turn, 0, (0, 0)),
+    forward = in_loop(
+        (
+            product(batch, features, wide, starts=steps),
+            product(batch, units, wide, starts=steps),
+            stream(2 * batch * wide, batch * wide, 2 * steps),
+            stream(values, values, steps * gates, "function"),
+            stream(2 * values, values, 2 * gates * steps),
+            Piece("loop", steps * turn, 0, (0, 0)),
+        )
     )
-    weights = _in_loop(
-        product(features, batch, wide, "product_weights", steps),
-        product(units, batch, wide, "product_weights", steps),
-        stream(2 * features * wide, features * wide, steps),  # gradients are added up
-        stream(2 * units * wide, units * wide, steps),
-        stream(batch * wide, wide, steps, "sum"),
+    weights = in_loop(
+        (
+            product(features, batch, wide, "product_weights", steps),
+            product(units, batch, wide, "product_weights", steps),
+            stream(2 * features * wide, features * wide, steps),  # gradients are added up
+            stream(2 * units * wide, units * wide, steps),
+            stream(batch * wide, wide, steps, "sum"),
+        )
     )
-    through = _in_loop(
-        product(batch, wide, units, "product_input", steps),
-        stream(2 * values, values, 5 * gates * steps),
-        Piece("loop", steps * turn_back, 0, (0, 0)),
+    through = in_loop(
+        (
+            product(batch, wide, units, "product_input", steps),
+            stream(2 * values, values, 5 * gates * steps),
+            Piece("loop", steps * turn_back, 0, (0, 0)),
+        )
     )
-    to_input = _in_loop(product(batch, wide, features, "product_input", steps))
+    to_input = in_loop([product(batch, wide, features, "product_input", steps)])
     return Layer((*forward, small(30)), weights, to_input, through=(*through, small(40)))
 
 
-def _in_loop(*found: Piece) -> tuple[Piece, ...]:
+def bidirectional(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
+    """Return the pieces of two layers, of which one reads the steps backwards."""
+    both = [
+        LAYERS.get(type(each).__name__, unknown)(each, inputs, output)
+        for each in (layer.forward_layer, layer.backward_layer)
+    ]
+    parts = [tuple(a + b) for a, b in zip(*(each._replace(known=()) for each in both), strict=True)]
+    return Layer(*parts)._replace(known=all(each.known for each in both))
+
+
+def _is_cudnns(layer) -> bool:
+    """Return whether cuDNN, where there is a GPU, would run the loop as one operation."""
+    usual = _name(layer) == "tanh" and not layer.recurrent_dropout and not layer.unroll
+    return usual and type(layer).__name__ in ("LSTM", "GRU") and layer.use_cudnn is not False
+
+
+def _looped(found: Sequence[Piece]) -> tuple[Piece, ...]:
     return tuple(piece._replace(looped=True) for piece in found)
 
 
 def attention(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
     """Return the pieces of `MultiHeadAttention`: four products with weights, and two between the positions."""
+    if {len(shape) for shape in inputs[:2]} != {3}:  # attention over several axes
+        return unknown(layer, inputs, output)
     batch, queries, width = inputs[0]
     _, keys, other = inputs[1] if len(inputs) > 1 else inputs[0]  # Keras' order: query, value, key, masks
     heads = layer.num_heads
@@ -331,7 +361,11 @@ def unknown(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
     a few times.
     """
     read, written = sum(map(math.prod, inputs)), math.prod(output)
-    matrices = [variable for variable in getattr(layer, "trainable_variables", ()) if len(variable.shape) > 1]
+    matrices = [
+        variable
+        for variable in getattr(layer, "trainable_variables", ())
+        if len(variable.shape) > 1 and variable.name not in ("embeddings", "alpha")  # looked up, or value by value
+    ]
     if not matrices:
         return Layer((stream(read, written, 2),), (), (stream(read + written, read, 2),), known=False)
     rows = math.prod(output[:-1])
@@ -366,13 +400,14 @@ LAYERS: dict[str, Callable] = {
     **{f"Global{kind}Pooling{n}D": global_pooling for kind in ("Max", "Average") for n in (1, 2, 3)},
     **dict.fromkeys(("Activation", *_OWN_NAME), activation_layer),
     "Dropout": dropout,
-    "SpatialDropout2D": dropout,
+    **dict.fromkeys(("SpatialDropout1D", "SpatialDropout2D", "GaussianNoise"), dropout),
     "ByteDropout": byte_dropout,
-    **dict.fromkeys(("Flatten", "Reshape", "InputLayer", "NoDropout", "Identity"), nothing),
+    **dict.fromkeys(("Flatten", "Reshape", "InputLayer", "NoDropout", "Identity", "ConvertToTensor"), nothing),
     **dict.fromkeys(
         ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate", "Rescaling", "Permute"),
         value_by_value,
     ),
     **dict.fromkeys(("ZeroPadding2D", "ZeroPadding1D", "Cropping2D", "UpSampling2D", "RepeatVector"), value_by_value),
-    **dict.fromkeys(("GetItem", "GaussianNoise"), value_by_value),
+    "GetItem": value_by_value,
+    "Bidirectional": bidirectional,
 }

@@ -16,7 +16,7 @@ from helpers.calibrate import WAYS, Calibration, Host
 from helpers.costs import Costs
 from helpers.errors import NotEnoughMemoryError, ParameterError
 from helpers.hardware import Hardware
-from helpers.pieces import Piece, stream
+from helpers.pieces import Piece
 from helpers.work import FLOAT, Work
 
 INSIDE = 0.8  # the share of measurements that an interval should hold
@@ -25,6 +25,7 @@ LARGEST_BATCH = 2**16
 USABLE = 0.9  # of a device's memory: the rest is its library's
 LINK = 0.5  # share of a link's rate that a copy from ordinary memory reaches
 COPY = 2e-5  # seconds to begin a copy to a GPU
+UNKNOWN_SPREAD = math.log(2)  # layers that are estimated from their shapes may well be off by a factor of two
 PARTS = ("host", "launch", "transfer", "compute", "memory")
 
 
@@ -141,7 +142,7 @@ def _predicted(asked: Work, device: Machine, way: str) -> Prediction:
     costs = replace(device.costs, start=host.start)
     each = [costs.seconds(piece) for piece in asked.pieces]
     if way == "resident":  # rows are looked up where they lie
-        each.append(costs.seconds(stream(asked.input_values, asked.input_values, kind="rows")))
+        each.append(costs.seconds(calibrate.rows_of(asked)))
     parts = dict.fromkeys(PARTS, 0.0)
     put_together = host.per_row * asked.batch + host.per_value * asked.input_values
     parts["host"] = host.per_step + host.per_variable * asked.variables + put_together
@@ -152,26 +153,27 @@ def _predicted(asked: Work, device: Machine, way: str) -> Prediction:
         parts["transfer"] = max(0.0, copy - hidden)
     # Errors of single operations partly cancel in a sum; what changes the speed of the whole machine does not.
     squares = sum(part.total**2 for part in each) / sum(parts.values()) ** 2
-    spread = math.hypot(device.spread_all, device.spread_each * math.sqrt(squares))
+    guessed = UNKNOWN_SPREAD if asked.unknown else 0.0
+    spread = math.hypot(device.spread_all, device.spread_each * math.sqrt(squares), guessed)
     return Prediction(asked.name, device.name, way, asked.batch, parts, spread, asked.unknown, bool(device.place))
 
 
 def largest_batch(model, device, way: str = "fit") -> int:
     """Return the largest batch that the device can hold, at most `LARGEST_BATCH`; 0 where not even one example fits."""
     found = machine(device)
-    fixed, one = (_work(model, batch, way).memory for batch in (1, 2))
+    one, two = (_work(model, batch, way).memory for batch in (1, 2))
     if not found.memory_bytes:
         return LARGEST_BATCH
-    left = USABLE * found.memory_bytes - (2 * fixed - one)  # memory grows with the batch along a straight line
-    return max(0, min(LARGEST_BATCH, int(left / (one - fixed))))
+    left = USABLE * found.memory_bytes - (2 * one - two)  # memory grows with the batch along a straight line
+    return max(0, min(LARGEST_BATCH, int(left / (two - one))))
 
 
 def _too_large(model, batch: int, device: Machine, way: str) -> NotEnoughMemoryError:
     most = largest_batch(model, device, way)
     wanted = _work(model, batch, way).memory
     return NotEnoughMemoryError(
-        f"{model.name} at batch {batch:,} needs about {wanted / 1e9:.1f} GB; "
-        f"{device.name} has {device.memory_bytes / 1e9:.1f} GB.",
+        f"{model.name} at batch {batch:,} needs about {wanted / 2**30:.1f} GB; "
+        f"{device.name} has {device.memory_bytes / 2**30:.1f} GB.",
         f"The largest batch that fits is {'at least' if most == LARGEST_BATCH else 'about'} {most:,}."
         if most
         else "Not even one example fits.",
@@ -227,7 +229,7 @@ class Crossover:
 
     @property
     def word(self) -> str:
-        """ "always", "never", or "from" the batch on."""
+        """ "always", "never" (b does not win the largest batches), or "from" the batch on."""
         return "never" if self.batch is None else "always" if self.batch <= 1 else "from"
 
 
@@ -285,7 +287,7 @@ def operation_time(piece: Piece, device) -> Prediction:
         **dict(zip(("launch", "compute", "memory"), costs.seconds(piece), strict=True)),
     }
     spread = math.hypot(found.spread_all, found.spread_each)
-    return Prediction(piece.kind, found.name, "once", 1, parts, spread, ())
+    return Prediction(piece.kind, found.name, "once", 1, parts, spread, (), bool(found.place))
 
 
 def by_layer(model, batch: int, device, way: str = "fit") -> list[tuple[str, str, float]]:

@@ -44,7 +44,7 @@ VALUES = (
     6_000_000,
     12_000_000,
 )  # the last one gets fresh memory, see costs.FRESH
-PICTURES = ((1, 2), (1, 16), (10, 16), (100, 16), (1000, 16), (4000, 16))  # how many, of n × n × n values, for pooling
+PICTURES = ((1, 2), (1, 16), (10, 16), (100, 16), (1000, 16))  # how many, of n × n × n values, for pooling
 
 
 class Probe(NamedTuple):

@@ -17,6 +17,7 @@ from helpers.training import Run
 from helpers.workloads import Workload
 
 SHORTEST = 0.3  # seconds that an epoch should take, so that its beginning matters little
+LEAST = 1e-6  # seconds of an epoch beyond its beginning
 MOST_STEPS, FEWEST_STEPS = 100, 2
 
 
@@ -150,7 +151,11 @@ def crossed(name: str, batches: Sequence[int], a: tuple, b: tuple, *, epochs: in
             for _ in range(epochs):
                 for run in runs:
                     run.epoch()
-        ratios[batch] = statistics.median(runs[0].seconds[1:]) / statistics.median(runs[1].seconds[1:])
+        seconds = [
+            statistics.median(run.seconds[1:]) - device.hosts[way].per_epoch
+            for run, (device, way, _) in zip(runs, (a, b), strict=True)
+        ]
+        ratios[batch] = max(seconds[0], LEAST) / max(seconds[1], LEAST)
     return Crossed(workload.title, expected, predict.first_from(list(ratios.items())), ratios)
 
 

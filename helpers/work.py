@@ -4,6 +4,7 @@ Nothing is computed and nothing is traced, so that counting takes milliseconds. 
 """
 
 import math
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,7 +27,9 @@ OPTIMIZERS = {
     "Adamax": (8, 10, 2),
     "Nadam": (18, 15, 2),
 }
+DROPOUTS = ("keras", "bytes", "none")
 FUSED = (9, 1, 2)  # `fused.adam`: one operation, and the powers that it wants
+_FOUND = weakref.WeakKeyDictionary()  # models that are neither Sequential nor functional, as graphs of layers
 LOSS = 30  # operations of a loss and its gradient: counted in the graph of a cross-entropy
 
 
@@ -41,6 +44,14 @@ class LayerWork:
     forward: tuple[Piece, ...]
     back: tuple[Piece, ...]
     known: bool  # False: estimated from the shapes
+
+    @property
+    def results(self) -> float:
+        """How many values are kept for the way back: the output, or more where there is a loop or attention inside."""
+        if self.kind in ("Flatten", "Reshape", "Identity", "ConvertToTensor"):
+            return 0  # the same values under another shape
+        inner = sum(piece.starts * piece.result for piece in self.forward if "product" in piece.kind)
+        return max(math.prod(self.output), inner)
 
     @property
     def flop_forward(self) -> float:
@@ -106,9 +117,9 @@ class Work:
 
         The outputs are kept for the way back. The largest gradient stands beside them.
         """
-        outputs = [math.prod(layer.output) for layer in self.layers]
+        results = [layer.results for layer in self.layers]
         parameters = self.trainable * (2 + self.kept) + self.frozen
-        return FLOAT * (parameters + self.input_values + sum(outputs) + 2 * max(outputs, default=0))
+        return FLOAT * (parameters + self.input_values + sum(results) + 2 * max(results, default=0))
 
 
 def of(model, batch: int, *, optimizer: str = "Adam", fused_adam: bool = False, dropout: str = "keras") -> Work:
@@ -120,6 +131,10 @@ def of(model, batch: int, *, optimizer: str = "Adam", fused_adam: bool = False, 
     if not is_whole(batch) or batch < 1:
         raise ParameterError(
             f"batch = {batch!r} is not possible.", "Accepted is a whole number from 1.", "Correct it and try again."
+        )
+    if dropout not in DROPOUTS:
+        raise ParameterError(
+            f"dropout = {dropout!r} is not possible.", f"Accepted are {', '.join(DROPOUTS)}.", "Correct it."
         )
     if optimizer not in OPTIMIZERS:
         raise ParameterError(
@@ -159,13 +174,17 @@ def _functional(model):
             "Accepted is a Keras model that knows the shape of its input.",
             "Begin it with keras.Input(shape), or call it once on a batch.",
         )
+    if model in _FOUND:
+        return _FOUND[model]
     shapes = model._build_shapes_dict
-    inputs = keras.Input((shapes.get("input_shape") or next(iter(shapes.values())))[1:])
     try:
-        return keras.Model(inputs, model.call(inputs))
+        shape = shapes.get("input_shape") or next(iter(shapes.values()))
+        inputs = keras.tree.map_shape_structure(lambda each: keras.Input(each[1:]), shape)
+        _FOUND[model] = keras.Model(inputs, model.call(inputs))
+        return _FOUND[model]
     except Exception as error:  # the user's own code may raise anything
         raise ParameterError(
-            f"The layers of {model.name} cannot be listed: its call() says {error}",
+            f"The layers of {model.name} cannot be listed: its call() says {str(error).strip().splitlines()[0]}",
             "Accepted are Sequential and functional models, and others whose call() only calls layers.",
             "Build it from keras.Input and layers: keras.Model(inputs, outputs).",
         ) from error
@@ -187,13 +206,25 @@ def _layers(model, batch: int, dropout: str, gradients: set | None = None) -> It
                 gradients |= {id(tensor) for tensor in node.outputs}
             inner = getattr(layer, "_functional", layer)
             if hasattr(inner, "_nodes_by_depth"):
+                inner = _with_shapes(inner, node.input_tensors)
                 yield from _layers(inner, batch, dropout, {id(t) for t in inner.inputs} if back else set())
             else:
                 yield _work(layer, node, batch, dropout, learns, back)
 
 
+def _with_shapes(inner, tensors: list):
+    """Return an inner model for the shapes that it is called with: its own may be open, as in keras.applications."""
+    import keras
+
+    if all(None not in tensor.shape[1:] for tensor in inner.inputs):
+        return inner
+    inputs = [keras.Input(tensor.shape[1:], dtype=tensor.dtype) for tensor in tensors]
+    return keras.Model(inputs, inner.call(inputs if len(inputs) > 1 else inputs[0]))
+
+
 def _work(layer, node, batch: int, dropout: str, learns: bool, back: bool) -> LayerWork:
     kind = type(layer).__name__
+    _require_usual(layer)
     shapes = [_shape(tensor, batch) for tensor in node.input_tensors]
     output = _shape(node.outputs[0], batch)
     if kind == "Dropout" and dropout == "bytes":
@@ -213,7 +244,26 @@ def _work(layer, node, batch: int, dropout: str, learns: bool, back: bool) -> La
     return LayerWork(layer.name, kind, output, parameters, found.forward, on_the_way_back, known)
 
 
+def _require_usual(layer) -> None:
+    """Raise for what would be counted wrongly in silence."""
+    dtype, order = getattr(layer, "compute_dtype", None) or "float32", getattr(layer, "data_format", "channels_last")
+    if dtype in ("float16", "bfloat16", "float64"):
+        raise ParameterError(
+            f"{layer.name} computes in {dtype}.",
+            "Predictions are for models in float32.",
+            "Build the model with keras.config.set_dtype_policy('float32').",
+        )
+    if order == "channels_first":
+        raise ParameterError(
+            f"{layer.name} has its channels first.",
+            "Predictions are for channels last, which is Keras' default.",
+            "Build the model with keras.config.set_image_data_format('channels_last').",
+        )
+
+
 def _shape(tensor, batch: int) -> tuple[int, ...]:
+    if not tensor.shape:
+        return ()
     _, *others = tensor.shape
     if None in others:
         raise ParameterError(

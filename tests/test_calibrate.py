@@ -27,12 +27,13 @@ def made_up(tf):
     rows = [_row(probe.piece) for probe in probes.of(devices.find("CPU:0"))]
     plain = Costs(0.0, {kind: PRODUCT if "product" in kind or "convol" in kind else PLAIN for kind in KINDS})
     for way, host in TRUE_HOSTS.items():
-        for depth, steps, count in ((2, 20, 8), (16, 20, 8), (2, 80, 8), (2, 20, 20_000), (0, 20, 2048)):
+        for depth, steps, count in calibrate.TINY:
             model = calibrate.stack(depth) if depth else calibrate.wide()
             asked = work.of(model, count, fused_adam=calibrate.WAYS[way].fused_adam)
             step = host.per_step + host.per_variable * asked.variables + host.per_value * asked.input_values
             step += host.per_row * count
-            step += asked.starts * host.start + plain.total(asked.pieces).total
+            rows_too = [calibrate.rows_of(asked)] if way == "resident" else []
+            step += asked.starts * host.start + plain.total([*asked.pieces, *rows_too]).total
             seconds = host.per_epoch + steps * step
             rows.append({"way": way, "depth": depth, "steps": steps, "rows": count, "values": [seconds] * 3})
     return {
@@ -102,6 +103,35 @@ def test_a_machine_whose_speed_changes_gets_wider_intervals(made_up):
 def _shaken(row: dict) -> dict:
     middle = row["values"][0]
     return {**row, "values": [middle * factor for factor in (0.6, 0.8, 1.0, 1.2, 1.4)]}
+
+
+def test_on_a_gpu_a_start_hides_behind_the_work_before_it(made_up):
+    """There the time of an operation is that of its work, or that of its start, and not their sum."""
+    on_gpu = {**made_up, "device": {"name": "made up", "used": "GPU:0", "kind": "GPU"}}
+    large = stream(6e6, 6e6)
+
+    found = calibrate.read(on_gpu).costs
+
+    assert math.isclose(found.kinds["stream"].seconds(large).total, EAGER + PLAIN.seconds(large).total, rel_tol=0.01)
+    assert found.kinds["stream"].seconds(stream(2000, 2000)).total <= calibrate.LEAST
+    assert found.overlap and found.turn
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda rows: [row for row in rows if row.get("piece") != "pool"],
+        lambda rows: rows[:-1],
+        lambda rows: [*rows[:-1], {**rows[-1], "depth": 10**7}],
+        lambda rows: [{**row, "sizes": row["sizes"][:1]} if "piece" in row else row for row in rows],
+        lambda rows: [{**row, "piece": "unheard"} if row.get("piece") == "sum" else row for row in rows],
+    ],
+    ids=["lacks a kind", "cut off", "a network of ten million layers", "lacks sizes", "unknown kind"],
+)
+def test_a_record_that_is_no_whole_calibration_is_refused(made_up, fault):
+    """It may have been cut off, or come from anywhere: nothing is guessed, and nothing built from it."""
+    with pytest.raises(ValueError, match="is not complete"):
+        calibrate.read({**made_up, "measurements": fault(made_up["measurements"])})
 
 
 def test_the_shipped_calibration_can_be_read_and_is_plausible():
