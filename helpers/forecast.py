@@ -298,7 +298,9 @@ def here() -> tuple[list[Machine], list[str]]:
     problems = [problem for problem in problems if problem.startswith(EXPERIMENT)]
     own = machine.describe()
     mine = table[(table.experiment == EXPERIMENT) & (table.cpu == own["cpu"]) & (table.cores == own["usable_cpus"])]
-    mine = mine[(mine.kind != "GPU") | mine.device_name.isin(own["gpus"])]  # a cloud lends another GPU every time
+    mine = mine[
+        (mine.kind != "GPU") | mine.device_name.isin(own.get("gpus", []))
+    ]  # a cloud lends another GPU every time
     found = {}
     newest_first = mine.drop_duplicates("file").sort_values(["utc", "file"], ascending=False)
     for device, name, file in zip(newest_first.asked, newest_first.device_name, newest_first.file, strict=True):

@@ -1,6 +1,8 @@
 """The notebooks as files: find them, read their parameters, and make them fit to be committed."""
 
+import base64
 import hashlib
+import io
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -93,6 +95,8 @@ def fit_to_commit(executed: nbformat.NotebookNode, preset: str) -> nbformat.Note
         cell.outputs = [_checked(output, count) for output in cell.outputs if not _is_log(output, count)]
         for output in cell.outputs:
             output.get("data", {}).pop("text/latex", None)  # a second copy of highlighted source
+            if "image/png" in output.get("data", {}):
+                output.data["image/png"] = _with_palette(output.data["image/png"])
             if output.output_type == "execute_result":
                 output.execution_count = count
     for cell in cells:
@@ -109,6 +113,15 @@ def fit_to_commit(executed: nbformat.NotebookNode, preset: str) -> nbformat.Note
         }
     )
     return executed
+
+
+def _with_palette(picture: str) -> str:
+    """Return a PNG, in base64, with 256 colours at most: a third of its size, and the same to the eye."""
+    from PIL import Image
+
+    image, smaller = Image.open(io.BytesIO(base64.b64decode(picture))), io.BytesIO()
+    image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(smaller, "PNG", optimize=True)
+    return base64.b64encode(smaller.getvalue()).decode("ascii")
 
 
 def _is_log(output: nbformat.NotebookNode, count: int) -> bool:

@@ -156,6 +156,7 @@ def test_no_network_of_the_course_is_among_the_probes(tf):
             assert not {piece[2:4] for piece in pieces if piece.flop > 1e5} & calibrated
 
 
+@pytest.mark.long
 def test_a_calibration_is_measured_and_kept_as_a_record(tf, tmp_path):
     """The record alone gives the same constants again."""
     settings = SimpleNamespace(results_dir=tmp_path, devices=[devices.find("CPU:0")], preset="quick", seed=0)

@@ -179,7 +179,9 @@ def test_the_table_has_times_and_verdicts_in_words(cnn, reference):
 )
 def test_a_verdict_counts_only_outside_the_interval(a, b, spread, words):
     """Where the interval holds 1, nobody wins."""
-    pair = [Prediction("m", name, "fit", 1, {"host": seconds}, spread, ()) for name, seconds in (("a", a), ("b", b))]
+    pair = [
+        Prediction("m", name, "fit", 1, {"host": seconds}, spread, (), True) for name, seconds in (("a", a), ("b", b))
+    ]
 
     assert forecast.verdict(Comparison(*pair)) == words
 

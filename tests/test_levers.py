@@ -167,6 +167,7 @@ def request_of():
     return Request(CLOUDS, ways.epoch_function, 100, "CPU:0", 0)
 
 
+@pytest.mark.long
 def test_a_training_elsewhere_takes_its_turns_like_any_other(request_of):
     """Epochs are timed over there, and what comes back is a usual training."""
     here = ways.fit.start(CLOUDS, batch_size=100)
@@ -186,6 +187,7 @@ def test_the_environment_reaches_the_other_process_and_its_words_come_back(reque
         Elsewhere(request_of, {"KERAS_BACKEND": "nonsense"})
 
 
+@pytest.mark.long
 def test_what_is_wrong_with_the_training_is_said_as_it_would_be_here(request_of):
     """Not every failure is one of memory."""
     with pytest.raises(ParameterError, match="batch_size = 3000 is not possible"):
@@ -252,7 +254,7 @@ def test_every_workload_fits_together(name):
     run.epoch()
 
     assert len(task.data) == 20 and run.steps == 2
-    assert {"two_clouds": 100_000, "mnist_mlp": 100, "mnist_cnn": 100}.get(name, 128) == work.batch_size
+    assert {"two_clouds": 100_000, "cifar_cnn": 128, "bigger_network": 128}.get(name, 100) == work.batch_size
 
 
 def test_an_unknown_workload_is_said_in_words():

@@ -55,8 +55,8 @@ def twice(path) -> nbformat.NotebookNode:
     return notebook
 
 
-# `make test` has ten minutes, on a slow machine, too. nbval runs all notebooks there; these two as papermill does.
-SHORT = ("check_your_machine", "cpu_against_gpu")
+# `make test` has ten minutes, on a slow machine, too. nbval runs all notebooks there; this one runs as papermill does.
+SHORT = ("check_your_machine",)
 marked = [pytest.param(p, marks=[] if notebooks.experiment(p) in SHORT else [pytest.mark.long]) for p in PATHS]
 
 

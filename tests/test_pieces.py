@@ -137,7 +137,7 @@ def test_a_recurrent_layer_starts_the_operations_of_its_loops_once_a_step(tf, ki
 
     found = of_last_layer(make, shape)
 
-    a_step = sum(piece.starts for piece in found if piece.looped) / steps
+    a_step = sum(piece.starts for piece in found if piece.starts % steps == 0) / steps
     assert sum(piece.starts for piece in found if is_product(piece)) == steps * nodes.count("MatMul")
     assert sum(node not in FREE | CONSTANT for node in nodes) <= a_step
     assert a_step <= sum(node not in CONSTANT for node in nodes) + 3 * carried

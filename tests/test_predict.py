@@ -112,7 +112,7 @@ def test_the_largest_batch_that_fits_is_named_and_fits(cnn):
 
     small = replace(hardware.find("T4"), memory_bytes=10**9)
     most = predict.largest_batch(cnn, small)
-    assert "The largest batch that fits is about 65,536." in str(caught.value)  # nobody looks further
+    assert "The largest batch that fits is at least 65,536." in str(caught.value)  # nobody looks further
     assert 1 < most < predict.LARGEST_BATCH
     predict.step_time(cnn, most, small)
     with pytest.raises(NotEnoughMemoryError, match=f"mnist_cnn at batch .* fits is about {most:,}"):

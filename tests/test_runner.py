@@ -82,6 +82,7 @@ def test_a_run_goes_on_after_failures_and_ends_in_a_page(course, tmp_path, capfd
     assert (out / "01_raises.html").read_text(encoding="utf-8").count("before") >= 1
 
 
+@pytest.mark.long
 def test_resume_skips_what_passed_with_the_same_code_and_values(course, tmp_path, capfd):
     """What failed, what changed, and what other values were asked for runs again."""
     out = tmp_path / "out"
