@@ -246,6 +246,7 @@ def test_a_stand_in_can_be_learnt_and_is_always_the_same(name, places):
     assert x.min() >= 0 and x.max() <= 1
 
 
+@pytest.mark.long
 def test_cifar_as_float32_needs_less_than_one_and_a_half_gigabytes(tmp_path, python):
     """At the published size: 60,000 pictures, read, cut, divided."""
     labels = (np.arange(50_000) % 10).astype("uint8")

@@ -222,6 +222,7 @@ def test_a_folder_that_cannot_be_written_is_named_in_words(settings, tmp_path):
         write(settings)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 @pytest.mark.parametrize("stop", [signal.SIGKILL, signal.SIGINT])
 def test_a_run_that_is_killed_while_it_saves_loses_no_earlier_record(settings, stop):
