@@ -18,6 +18,13 @@ TAIL = 0.08
 FEWEST = 4  # values; the smallest and the largest of three hold the median with 75 % only
 
 
+def times_faster(ratio: float) -> str:
+    """Say how much faster something is that is `ratio` times as fast: "2.1 times faster", "1.4 times slower"."""
+    factor = max(ratio, 1 / ratio)
+    shown = format_digits(factor, 2 if factor >= 1.1 else 3)  # 1.06 is not 1.1
+    return f"{shown} times {'faster' if ratio > 1 else 'slower'}"
+
+
 @dataclass(frozen=True)
 class Comparison:
     """How `other` stands against `base`; both should have been measured in turn."""
@@ -43,9 +50,7 @@ class Comparison:
         few = min(self.base.n, self.other.n) < FEWEST
         if few or low <= 1 <= high or max(self.ratio, 1 / self.ratio) < 1 + CLOSE_CALL:
             return TOO_CLOSE
-        factor = max(self.ratio, 1 / self.ratio)
-        shown = format_digits(factor, 2 if factor >= 1.1 else 3)  # 1.06 is not 1.1
-        return f"{shown} times {'faster' if self.ratio > 1 else 'slower'}"
+        return times_faster(self.ratio)
 
     def __str__(self) -> str:
         link = "against" if self.verdict == TOO_CLOSE else "than"

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 from helpers import calibrate, devices, hardware, machine, parameters, predict, results, work
 from helpers.calibrate import EXPERIMENT
-from helpers.comparing import TOO_CLOSE
+from helpers.comparing import TOO_CLOSE, times_faster
 from helpers.errors import CourseError, NotEnoughMemoryError, ParameterError
 from helpers.predict import LARGEST_BATCH, Comparison, Crossover, Machine, Prediction
 from helpers.timing import format_digits, format_seconds
@@ -200,10 +200,7 @@ def _crossover(model, a: Machine, b: Machine, way: str) -> list[Crossover]:
 
 def verdict(pair: Comparison) -> str:
     """Say "2.1 times faster", "1.4 times slower" or, where the interval holds 1, "too close to call"."""
-    if pair.winner is None:
-        return TOO_CLOSE
-    factor = max(pair.ratio, 1 / pair.ratio)
-    return f"{format_digits(factor, 2 if factor >= 1.1 else 3)} times {'faster' if pair.ratio > 1 else 'slower'}"
+    return TOO_CLOSE if pair.winner is None else times_faster(pair.ratio)
 
 
 def _interval(found: Prediction) -> str:
@@ -298,9 +295,8 @@ def here() -> tuple[list[Machine], list[str]]:
     problems = [problem for problem in problems if problem.startswith(EXPERIMENT)]
     own = machine.describe()
     mine = table[(table.experiment == EXPERIMENT) & (table.cpu == own["cpu"]) & (table.cores == own["usable_cpus"])]
-    mine = mine[
-        (mine.kind != "GPU") | mine.device_name.isin(own.get("gpus", []))
-    ]  # a cloud lends another GPU every time
+    # A cloud lends another GPU every time.
+    mine = mine[(mine.kind != "GPU") | mine.device_name.isin(own.get("gpus", []))]
     found = {}
     newest_first = mine.drop_duplicates("file").sort_values(["utc", "file"], ascending=False)
     for device, name, file in zip(newest_first.asked, newest_first.device_name, newest_first.file, strict=True):

@@ -144,11 +144,12 @@ def convolution(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
     *_, channels, filters = layer.kernel.shape  # channels: of one group
     window = math.prod(layer.kernel.shape[:-2]) * channels
     sizes = (math.prod(inputs[0]), window * filters, positions * filters, positions * window * layer.groups)
-    main, weights, to_input = (
-        Piece(kind, 1, 2 * positions * window * filters, sizes)
-        for kind in ("convolution", "convolution_weights", "convolution_input")
-    )
-    return _biased(layer, main, weights, to_input, output)
+    return _biased(layer, *_three(2 * positions * window * filters, sizes), output)
+
+
+def _three(flop: float, sizes: tuple[float, ...]) -> list[Piece]:
+    """Return the pieces of a convolution: forward, for the weights, and for the input. All do the same arithmetic."""
+    return [Piece(kind, 1, flop, sizes) for kind in ("convolution", "convolution_weights", "convolution_input")]
 
 
 def depthwise(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
@@ -160,7 +161,7 @@ def _each_channel(kernel, inputs: Shape, values: int) -> list[Piece]:
     """Return the pieces of a convolution that mixes no channels: forward, for the weights, and for the input."""
     window = math.prod(kernel.shape[:2])
     sizes = (math.prod(inputs), math.prod(kernel.shape), values, values * window)
-    return [Piece(f"convolution{what}", 1, 2 * values * window, sizes) for what in ("", "_weights", "_input")]
+    return _three(2 * values * window, sizes)
 
 
 def separable(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
@@ -170,10 +171,7 @@ def separable(layer, inputs: Sequence[Shape], output: Shape) -> Layer:
     values = positions * between
     first, first_weights, first_input = _each_channel(layer.depthwise_kernel, inputs[0], values)
     sizes = (values, between * filters, positions * filters, values)
-    main, weights, to_middle = (
-        Piece(kind, 1, 2 * values * filters, sizes)
-        for kind in ("convolution", "convolution_weights", "convolution_input")
-    )
+    main, weights, to_middle = _three(2 * values * filters, sizes)
     rest = _biased(layer, main, weights, to_middle, output)
     through = (*rest.through, to_middle)
     return Layer((first, *rest.forward), (*rest.weights, first_weights), (first_input,), rest.known, through)

@@ -94,11 +94,15 @@ def trials(
             yield _measured(workload, expected, device, epochs) if fits else []
 
 
+def _steps(seconds: float) -> int:
+    """Return how many steps an epoch should have when one is expected to take so long."""
+    return max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(SHORTEST / seconds)))
+
+
 def _measured(workload: Workload, expected: Mapping[str, Prediction], device: Machine, epochs: int) -> list[Trial]:
     longest = max(expected.values(), key=lambda prediction: prediction.seconds)
-    steps = max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(SHORTEST / longest.seconds)))
     batch = longest.batch
-    task = replace(workload.task(steps * batch), test=None)
+    task = replace(workload.task(_steps(longest.seconds) * batch), test=None)
     steps = len(task.data) // batch  # a published set of pictures has only so many
     runs = {way: WAYS[way].start(task, batch_size=batch, device=device.place) for way in expected}
     with many_trainings():
@@ -144,8 +148,7 @@ def crossed(name: str, batches: Sequence[int], a: tuple, b: tuple, *, epochs: in
     ratios = {}
     for batch in batches:
         seconds = min(predict.step_time(model, batch, device, way).seconds for device, way, _ in (a, b))
-        steps = max(FEWEST_STEPS, min(MOST_STEPS, math.ceil(SHORTEST / seconds)))
-        task = replace(workload.task(steps * batch), test=None)
+        task = replace(workload.task(_steps(seconds) * batch), test=None)
         with many_trainings(), ExitStack() as stack:
             runs = [_start(stack, task, batch, *which) for which in (a, b)]
             for _ in range(epochs):
