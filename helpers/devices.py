@@ -98,6 +98,25 @@ def find(name) -> Device:
     return wanted
 
 
+def split_cpu(count: int = 2) -> None:
+    """Let TensorFlow see one CPU as several, for replicas where there are no GPUs. They share the same cores.
+
+    This must come before TensorFlow is used for anything else; a CPU that is split already stays as it is.
+    """
+    tf = load_tensorflow()
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    if len(tf.config.get_logical_device_configuration(cpu) or ()) == count:
+        return
+    try:
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * count)
+    except RuntimeError as error:
+        raise DeviceError(
+            f"The CPU cannot be split into {count} any more: TensorFlow is in use.",
+            "It must be split before anything else.",
+            "Restart the kernel, and run the cells from the first on.",
+        ) from error
+
+
 def choose(names=None) -> tuple[Device, ...]:
     """Return the devices of "CPU:0,GPU:0" or of a list, each once and in that order; None means all."""
     if names is None:

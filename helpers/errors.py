@@ -40,3 +40,7 @@ class DataError(CourseError):
 
 class TrainingError(CourseError):
     """Training that cannot start, or whose loss is no longer a number."""
+
+
+class ClusterError(CourseError):
+    """Workers that train together and are not all there: one never came, ended, or cannot be reached."""

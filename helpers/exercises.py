@@ -1,9 +1,15 @@
 """Answers back to an exercise: right, or what to look at again. A wrong answer never raises."""
 
-from helpers import basic_checkers, lever_checkers, network_checkers, prediction_checkers
+from helpers import basic_checkers, lever_checkers, network_checkers, prediction_checkers, scaling_checkers
 from helpers.replies import Reply
 
-_CHECKS = basic_checkers.CHECKS | network_checkers.CHECKS | lever_checkers.CHECKS | prediction_checkers.CHECKS
+_CHECKS = (
+    basic_checkers.CHECKS
+    | network_checkers.CHECKS
+    | lever_checkers.CHECKS
+    | prediction_checkers.CHECKS
+    | scaling_checkers.CHECKS
+)
 
 
 def check(name: str, answer) -> Reply:

@@ -1,5 +1,7 @@
 """Answers to exercises: the right one is right, a slip gets a hint, and nothing ever raises."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -29,6 +31,12 @@ def trained(way="XLA, data by column", steps=100, final=None, val_loss=()) -> Tr
     final = final or {"accuracy": 0.975, "loss": 0.1}
     epochs = Measurement(way, CPU, 1.0, (1.0,) * 3)
     return Training(way, epochs, steps, 10, 10 * steps, {"loss": [0.1] * 4, "val_loss": list(val_loss)}, final, {})
+
+
+def replicated(count, loss=0.1, seconds=1.0, **changed) -> Training:
+    epochs = Measurement("replicas", CPU, seconds, (seconds,) * 7)
+    history = {"loss": [0.5, loss]} if loss else {}
+    return replace(trained(), epochs=epochs, history=history, flags={"replicas": count}, **changed)
 
 
 def counts(best=3, worst=5) -> np.ndarray:
@@ -181,6 +189,40 @@ def counts(best=3, worst=5) -> np.ndarray:
         ("08-3", {"fit": trained(FIT), "best": trained("best", steps=50)}, "the same examples"),
         ("08-3", {"fit": 1, "best": 2}, "as training.in_turn returns it"),
         ("08-3", {"fit": trained(FIT)}, "Give {'fit'"),
+        ("10-1", 0.75, "Right"),
+        ("10-1", 75, "Right"),
+        ("10-1", 3, "That is the speed-up"),
+        ("10-1", 0.25, "what is lost"),
+        ("10-1", 1.33, "No share is above 1"),
+        ("10-1", 0.333, "share of the time"),
+        ("10-1", 12, "Divide the two times"),
+        ("10-1", "75 %", "Give a number"),
+        ("10-2", 175_000_000, "Right"),
+        ("10-2", 175, "megabytes is not"),
+        ("10-2", 100e6, "how large the gradients are"),
+        ("10-2", 200e6, "7 of 8 pieces in each round"),
+        ("10-2", 87.5e6, "must also come back"),
+        ("10-2", 43.75e6, "A float32 has 4 bytes"),
+        ("10-2", 1.4e9, "send together"),
+        ("10-2", 25e6, "How many bytes are the gradients"),
+        ("10-2", [], "Give a number of bytes"),
+        (
+            "10-3",
+            {"one": replicated(1), "two": replicated(2, 0.10005, 0.5)},
+            "Right: the losses are 0.1 and 0.1001. A step with two replicas: 2.0 times faster (5.0 ms against 10 ms).",
+        ),
+        ("10-3", {"two": replicated(2), "one": replicated(1)}, "too close to call (10 ms against 10 ms)"),
+        ("10-3", {"one": replicated(2), "two": replicated(1)}, "You swapped them"),
+        ("10-3", {"one": replicated(1), "two": replicated(1)}, "what two did (replicas.mirrored)"),
+        ("10-3", {"one": trained(), "two": trained()}, "replicas.one"),
+        ("10-3", {"one": replicated(1), "two": replicated(2, batch_size=20)}, "the same batch size"),
+        ("10-3", {"one": replicated(1), "two": replicated(2, examples=20)}, "the same examples"),
+        ("10-3", {"one": replicated(1), "two": replicated(2, 0.102)}, "0.1 and 0.102, but they should agree"),
+        ("10-3", {"one": replicated(1), "two": replicated(2, float("nan"))}, "they should agree"),
+        ("10-3", {"one": replicated(1), "two": replicated(2, None)}, "they should agree"),
+        ("10-3", {"one": 1, "two": 2}, "as training.in_turn returns it"),
+        ("10-3", {"one": replicated(1)}, "Give {'one'"),
+        ("10-3", replicated(2), "Give {'one'"),
     ],
 )
 def test_each_answer_gets_the_reply_it_deserves(name, answer, words):

@@ -24,6 +24,15 @@ SMALL = {
         "predicted": "P600",
         "model": "recurrent",
     },
+    "more_devices": {
+        "networks": "mnist_mlp",
+        "examples": 16,
+        "batch_size": "4",
+        "epochs": "2",
+        "workers": 2,
+        "steps": 1,
+        "predicted": "",
+    },
     "cpu_against_gpu": {"folders": str(parameters.PROJECT / "results" / "reference"), "predicted": "['T4', 'P600']"},
 }
 
