@@ -7,6 +7,7 @@ training with tf.distribute.Strategy": Keras' own `fit` fails with several worke
 
 import faulthandler
 import functools
+import json
 import math
 import os
 import re
@@ -194,15 +195,23 @@ def _lost_workers():
         yield
     except (errors.UnavailableError, errors.AbortedError, errors.DeadlineExceededError, errors.CancelledError) as error:
         place = places.read(os.environ.get("TF_CONFIG"))
-        silent = re.findall(r"^/job:worker/replica:0/task:([0-9]+)$", str(error), re.MULTILINE)
-        gone = meeting.unreachable(place) or map(int, silent)
+        gone = meeting.unreachable(place) or _silent(place, str(error))
         who = " and ".join(f"{index} at {place.addresses[index]}" for index in gone)
-        cause = re.search("Socket closed|stopped sending heartbeats|$", str(error))[0]
+        are = "s {} are" if len(gone) > 1 else " {} is"
+        cause = ", it stopped sending signs of life" if "heartbeats" in str(error) else ""
         raise ClusterError(
-            f"Worker {who} is lost{cause and f' ({cause})'}." if who else f"Another worker is lost: {error}",
+            f"Worker{are.format(who)} lost{cause}." if who else f"Another worker is lost: {error}",
             "Training goes on only with all workers.",
             "Start all of them again with the same command: with --checkpoint they go on after the last whole epoch.",
         ) from error
+
+
+def _silent(place: places.Place, words: str) -> list[int]:
+    """Return the other workers that TensorFlow names in an error; it counts the chief, if there is one, apart."""
+    chiefs = len(json.loads(os.environ["TF_CONFIG"])["cluster"].get("chief", []))
+    found = re.findall("/job:(chief|worker)/replica:0/task:([0-9]+)", words)
+    named = {int(number) + (chiefs if job == "worker" else 0) for job, number in found}
+    return sorted(named & set(place.others))
 
 
 def _one(device: Device, _count: int):

@@ -4,7 +4,8 @@
         python -m helpers.worker mnist_mlp --batch 200 --epochs 5 --checkpoint kept
 
 TF_CONFIG is TensorFlow's own: https://www.tensorflow.org/guide/distributed_training#setting_up_the_tf_config_environment_variable.
-The exit code is 0 when all epochs are trained, 2 for a wrong command, 3 when another worker never came or was lost.
+The exit code is 0 when all epochs are trained, 2 for a wrong command, 3 when another worker never came or was lost,
+and 130 after Ctrl+C.
 """
 
 import argparse
@@ -27,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     except CourseError as error:
         print(f"worker: {error}", flush=True)
         return 2
+    except KeyboardInterrupt:
+        print("worker: stopped", flush=True)
+        return 130
     return 0
 
 

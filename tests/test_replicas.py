@@ -1,5 +1,8 @@
 """Replicas learn what one device learns, each on its own device, and each its own share."""
 
+import json
+import socket
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -168,25 +171,40 @@ def _raise(error):
 
 
 @pytest.mark.parametrize(
-    ("said", "words"),
+    ("open_ports", "said", "words"),
     [
+        ([0, 2], "Socket closed", r"Worker 1 at 127\.0\.0\.1:\d+ is lost\. Training goes on only with all"),
+        ([0], "Socket closed", r"Workers 1 at \S+ and 2 at \S+ are lost\."),
         (
-            "Collective ops is aborted by: Socket closed\nmore",
-            r"Another worker is lost|Worker 1 at .* is lost \(Socket",
+            [0, 1, 2],
+            "unhealthy (stopped sending heartbeats):\n/job:worker/replica:0/task:2\n/job:worker/replica:0/task:0",
+            r"Worker 2 at 127\.0\.0\.1:\d+ is lost, it stopped sending signs of life\.",
         ),
-        (
-            "aborted: tasks are unhealthy (stopped sending heartbeats):\n/job:worker/replica:0/task:1\nmore",
-            r"Worker 1 at 127\.0\.0\.1:\d+ is lost \(stopped sending heartbeats\)",
-        ),
+        ([0, 1, 2], "remote target /job:worker/replica:0/task:1 while calling", r"Worker 1 at \S+ is lost\."),
+        ([0, 1, 2], "nobody knows", "Another worker is lost: nobody knows"),
     ],
 )
-def test_a_lost_worker_is_named(tf, monkeypatch, said, words):
+def test_a_lost_worker_is_named(tf, monkeypatch, open_ports, said, words):
     """By its closed port, or by what TensorFlow says of one that is silent."""
-    here, _ = replicas.meeting.on_this_machine(2)
+    here, *_ = replicas.meeting.on_this_machine(3)
     monkeypatch.setenv("TF_CONFIG", here.config)
 
-    with pytest.raises(ClusterError, match=words), replicas._lost_workers():
-        raise tf.errors.UnavailableError(None, None, said)
+    with ExitStack() as stack:
+        for index in open_ports:
+            host, port = here.addresses[index].split(":")
+            stack.enter_context(socket.create_server((host, int(port))))
+        with pytest.raises(ClusterError, match=words), replicas._lost_workers():
+            raise tf.errors.UnavailableError(None, None, said)
+
+
+def test_a_chief_is_counted_before_the_workers(monkeypatch):
+    """TensorFlow numbers both from 0."""
+    cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": {"type": "worker", "index": 0}}))
+    place = replicas.places.read(replicas.os.environ["TF_CONFIG"])
+
+    assert replicas._silent(place, "/job:worker/replica:0/task:1 and /job:worker/replica:0/task:0") == [2]
+    assert replicas._silent(place, "/job:chief/replica:0/task:0") == [0]
 
 
 def test_what_is_wrong_with_the_training_is_said_as_everywhere(tf):
