@@ -18,7 +18,7 @@ from helpers.tasks import Task
 from helpers.timing import Measurement
 from helpers.training import Training
 
-PARTS = ("computing", "waiting for the slower", "all-reduce", "update")
+PARTS = ("computing", "waiting for the slowest", "all-reduce", "update")
 
 
 class Cluster:

@@ -26,6 +26,7 @@ _NOISE = re.compile(
     r"|nvidia|geforce|tesla|quadro|intel|core|xeon|amd|epyc|ryzen|[cg]pu"
 )
 _BUILD = re.compile(r"\b(\d+gb|pcie|sxm\d?|g?ddr\d)\b")  # which build of a model; all else in a name is the model
+LONGEST = 200  # letters of a name: none is longer, and to search with a book would take seconds
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def read(path: Path) -> dict[str, Hardware]:
 
 def find(name: str) -> Hardware:
     """Return the one device that a name means, as people, shops and drivers write it ("T4", "NVIDIA H200")."""
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not name.strip() or len(name) > LONGEST:
         raise ParameterError(
             f"{name!r:.200} is not the name of a device.",
             "Accepted is text such as 'RTX 4090', 'Tesla T4' or 'i7-8850H'.",

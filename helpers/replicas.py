@@ -74,7 +74,7 @@ class Replicas:
 
         batch, labels = tf.gather(x, rows), tf.gather(y, rows)
         with tf.GradientTape() as tape:
-            # Keras divides by the number of replicas: what all of them add up to is the mean over the whole batch.
+            # Keras divides this loss by the number of replicas, so their sum is the mean over the whole batch.
             loss = self.model.compute_loss(batch, labels, self.model(batch, training=True))
         return loss, tape.gradient(loss, self.model.trainable_variables)
 

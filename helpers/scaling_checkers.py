@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 
-from helpers.comparing import Comparison
+from helpers.comparing import FEWEST, Comparison
 from helpers.replies import Reply, number
 from helpers.training import Training
 
@@ -57,19 +57,21 @@ def _bytes_in_a_ring(answer) -> Reply | str:
 
 
 def _one_and_two(answer) -> Reply | str:
-    wanted = "Give {'one': …, 'two': …}, as training.in_turn returns it for runs under these two names."
+    wanted = "Give {'one': …, 'two': …}, as in_turn returns it for runs under these two names."
     if not isinstance(answer, Mapping) or set(answer) != {"one", "two"}:
         return wanted
     one, two = answer["one"], answer["two"]
     if not isinstance(one, Training) or not isinstance(two, Training):
         return wanted
-    counts = one.flags.get("replicas"), two.flags.get("replicas")
-    if counts == (2, 1):
+    few, many = one.flags.get("replicas", 0), two.flags.get("replicas", 0)
+    if few > many == 1:
         return "You swapped them: under 'one' belongs the training with one replica."
-    if counts != (1, 2):
+    if few != 1 or many < 2:
         return (
             "Under 'one' belongs what one replica trained (replicas.one), under 'two' what two did (replicas.mirrored)."
         )
+    if min(one.epochs.n, two.epochs.n) < FEWEST:
+        return f"So few epochs say nothing about the time: train for at least {FEWEST + 1}, the first is kept apart."
     if [one.examples, one.batch_size] != [two.examples, two.batch_size]:
         return "To be compared, both need the same examples and the same batch size: that of all replicas together."
     losses = [(training.history.get("loss") or [math.nan])[-1] for training in (one, two)]
@@ -81,7 +83,7 @@ def _one_and_two(answer) -> Reply | str:
         return f"The losses of the last epoch are {shown}, but they should agree. {words}"
     compared = Comparison(one.step, two.step)
     times = f"{two.step.shown} against {one.step.shown}"
-    return Reply(True, f"Right: the losses are {shown}. A step with two replicas: {compared.verdict} ({times}).")
+    return Reply(True, f"Right: the losses are {shown}. A step with {many} replicas: {compared.verdict} ({times}).")
 
 
 CHECKS: dict[str, Callable] = {"10-1": _efficiency, "10-2": _bytes_in_a_ring, "10-3": _one_and_two}

@@ -15,7 +15,7 @@ from helpers.timing import format_seconds
 
 PARTS = dict(zip(cluster.PARTS, ("#0072B2", "#F0E442", "#E69F00", "#56B4E9"), strict=True))
 MOST = 64  # devices
-POINTS = 7.5  # size of a label at the end of a curve
+POINTS = 8  # size of a label at the end of a curve
 
 
 def _looks(labels) -> Sequence[tuple[str, str, str]]:
@@ -76,7 +76,7 @@ def laws(measured: Mapping[str, Scaling], ax, law: Callable):
     """
     _refuse_nothing(measured, "measured network")
     devices = 2.0 ** np.linspace(0, np.log2(MOST), 100)
-    ax.plot(devices, devices, color=GREY, linewidth=1, label="ideal")
+    ax.plot(devices, devices, color=GREY, linewidth=4, alpha=0.4, label="ideal")
     ends = {}
     for label, ink, marker in _looks(measured):
         found = measured[label]
@@ -104,6 +104,7 @@ def _measured_and_predicted(ax, name: str) -> None:
             (GREY, "-", "", "ideal"),
         )
     ]
+    handles[-1].set(linewidth=4, alpha=0.4)
     ax.legend(handles=handles, ncols=3, **ABOVE)
 
 
@@ -134,8 +135,11 @@ def step_parts(parts: Mapping[str, Mapping[str, float]], ax):
     return ax
 
 
-def efficiency_against_batch(curves: Mapping[str, Mapping[int, float]], ax, goal: float = 0.8):
-    """Draw the predicted efficiency against the batch of all devices, and the goal: {label: {batch: share}}."""
+def efficiency_against_batch(curves: Mapping[str, Mapping[int, float]], ax, devices: int, goal: float = 0.8):
+    """Draw the predicted efficiency against the batch of all devices: {label: {batch: share}}.
+
+    Two lines mark the goal, and where several devices are only as fast as one.
+    """
     _refuse_nothing(curves, "curve")
     ends = {}
     for label, ink, marker in _looks(curves):
@@ -144,11 +148,14 @@ def efficiency_against_batch(curves: Mapping[str, Mapping[int, float]], ax, goal
         look = {"color": ink, "linestyle": LINE["predicted"], "marker": marker, "markerfacecolor": "white"}
         ax.plot(batches, shares, label=f"predicted: {label}", **look)
         ends[label] = (batches[-1], shares[-1], ink)
-    ax.axhline(100 * goal, color="black", linewidth=0.8, label=f"goal: {goal:.0%}")
+    levels = [
+        ax.axhline(100 * goal, color="black", linewidth=0.8, label=f"goal: {goal:.0%}"),
+        ax.axhline(100 / devices, color="black", linewidth=0.8, linestyle=(0, (1, 2)), label="no gain"),
+    ]
     highest = max(share for curve in curves.values() for share in curve.values())
     ax.set(xlabel="batch of all devices together", ylabel="predicted efficiency (%)", xscale="log")
     ax.set_ylim(0, 105 * max(1, highest))
     _log2(ax.xaxis)
     _label_ends(ends, ax)
-    ax.legend(handles=[line for line in ax.lines if line.get_label().startswith("goal")], **ABOVE)
+    ax.legend(handles=levels, ncols=2, **ABOVE)
     return ax

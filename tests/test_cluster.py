@@ -150,6 +150,7 @@ def test_who_waits_for_whom_is_told_from_the_moments():
     assert [list(each.values()) for each in found] == [[1.0, 2.0, 1.0, 0.5], [3.0, 0.0, 1.0, 1.0]]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at Linux' processes")
 def test_nothing_outlives_a_notebook_that_is_killed():
     """Not even after SIGKILL, when no line of ours can run: neither workers nor what they were forked from."""

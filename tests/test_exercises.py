@@ -209,7 +209,7 @@ def counts(best=3, worst=5) -> np.ndarray:
         (
             "10-3",
             {"one": replicated(1), "two": replicated(2, 0.10005, 0.5)},
-            "Right: the losses are 0.1 and 0.1001. A step with two replicas: 2.0 times faster (5.0 ms against 10 ms).",
+            "Right: the losses are 0.1 and 0.1001. A step with 2 replicas: 2.0 times faster (5.0 ms against 10 ms).",
         ),
         ("10-3", {"two": replicated(2), "one": replicated(1)}, "too close to call (10 ms against 10 ms)"),
         ("10-3", {"one": replicated(2), "two": replicated(1)}, "You swapped them"),
@@ -220,7 +220,13 @@ def counts(best=3, worst=5) -> np.ndarray:
         ("10-3", {"one": replicated(1), "two": replicated(2, 0.102)}, "0.1 and 0.102, but they should agree"),
         ("10-3", {"one": replicated(1), "two": replicated(2, float("nan"))}, "they should agree"),
         ("10-3", {"one": replicated(1), "two": replicated(2, None)}, "they should agree"),
-        ("10-3", {"one": 1, "two": 2}, "as training.in_turn returns it"),
+        ("10-3", {"one": replicated(1), "two": replicated(4)}, "A step with 4 replicas"),
+        (
+            "10-3",
+            {"one": replicated(1), "two": replace(replicated(2), epochs=trained().epochs)},
+            "train for at least 5, the first",
+        ),
+        ("10-3", {"one": 1, "two": 2}, "as in_turn returns it"),
         ("10-3", {"one": replicated(1)}, "Give {'one'"),
         ("10-3", replicated(2), "Give {'one'"),
     ],

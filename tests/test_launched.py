@@ -1,4 +1,7 @@
-"""The program that each machine runs: it goes on after a loss, waits for nobody for ever, and says what happened."""
+"""The program that each machine runs: it goes on after a loss, waits for nobody for ever, and says what happened.
+
+`make test` runs the same story in notebook 10, with the other worker killed.
+"""
 
 import os
 import subprocess
@@ -37,6 +40,7 @@ def story(tmp_path_factory):
     return told
 
 
+@pytest.mark.long
 def test_a_lost_worker_is_noticed_and_named(story):
     """Within ten seconds; the other ends by itself, with words and its own exit code."""
     codes, _, said = story["first"]
@@ -45,6 +49,7 @@ def test_a_lost_worker_is_noticed_and_named(story):
     assert any("Worker 0 at 127.0.0.1:" in line and "Start all of them again" in line for _, _, line in said)
 
 
+@pytest.mark.long
 def test_started_again_it_goes_on_after_the_last_whole_epoch(story):
     """At most the epoch under way is trained again: none that was kept is, and none is missing."""
     _, before, _ = story["first"]
@@ -56,6 +61,7 @@ def test_started_again_it_goes_on_after_the_last_whole_epoch(story):
     assert list(after) == list(range(done + 1, 41))
 
 
+@pytest.mark.long
 def test_what_is_learned_is_what_an_undisturbed_training_learns(story, tf):
     """Rows in the same order, the same state of the optimizer."""
     from helpers import replicas, workloads
@@ -68,6 +74,7 @@ def test_what_is_learned_is_what_an_undisturbed_training_learns(story, tf):
     assert [found[epoch] for epoch in range(1, 41)] == pytest.approx(run.history["loss"], rel=1e-3)
 
 
+@pytest.mark.long
 def test_a_worker_waits_no_longer_than_it_is_told_to(story):
     """And names the one that did not come."""
     codes, _, said = story["alone"]
@@ -99,6 +106,7 @@ def test_the_command_says_in_words_what_is_wrong(monkeypatch, capsys):
         worker.main(["mnist_mlp", "--cluster", "clouds"])
 
 
+@pytest.mark.long
 def test_the_command_is_what_a_second_machine_types(tmp_path):
     """python -m helpers.worker, with TensorFlow's own variable: one worker is a cluster, too."""
     place = meeting.on_this_machine(1)[0]

@@ -244,7 +244,13 @@ def test_the_picture_of_inputs_says_how_many_times_longer_an_epoch_takes():
     assert [text.get_text().strip() for text in ax.texts] == ["3.0 times", "1.5 times"]
 
 
-@pytest.mark.parametrize("name", list(workloads.KNOWN))
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("two_clouds", "mnist_mlp") else pytest.param(name, marks=pytest.mark.long)
+        for name in workloads.KNOWN
+    ],
+)
 def test_every_workload_fits_together(name):
     """Network, data and loss, in the published sizes; the limit is obeyed."""
     work = workloads.find(name)

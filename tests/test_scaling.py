@@ -340,7 +340,7 @@ def test_labels_keep_their_order_and_get_their_distance(places):
 
 STEPS = {
     "CNN, worker 0": {"computing": 0.03, "all-reduce": 0.01, "update": 0.01},
-    "CNN, worker 1": {"computing": 0.02, "waiting for the slower": 0.01, "all-reduce": 0.018, "update": 0.002},
+    "CNN, worker 1": {"computing": 0.02, "waiting for the slowest": 0.01, "all-reduce": 0.018, "update": 0.002},
 }
 
 
@@ -349,10 +349,10 @@ def test_the_parts_of_a_step_follow_each_other(ax):
     scaling_plots.step_parts(STEPS, ax)
 
     bars = {container.get_label(): list(container) for container in ax.containers}
-    assert list(bars) == ["computing", "waiting for the slower", "all-reduce", "update"]
+    assert list(bars) == ["computing", "waiting for the slowest", "all-reduce", "update"]
     assert [bar.get_width() for bar in bars["all-reduce"]] == pytest.approx([20, 36])
     assert [bar.get_x() for bar in bars["all-reduce"]] == pytest.approx([60, 60])
-    assert [bar.get_width() for bar in bars["waiting for the slower"]] == pytest.approx([0, 20])
+    assert [bar.get_width() for bar in bars["waiting for the slowest"]] == pytest.approx([0, 20])
     assert words(ax) == ["60%", "40%", "20%", "20%", "36%", "20%", " 50 ms", " 50 ms"]  # 4 % are too narrow
     assert ax.get_xlabel() == "share of a step (%), and the time of the step"
     assert [label.get_text() for label in ax.get_yticklabels()] == list(STEPS)
@@ -364,7 +364,7 @@ def test_efficiency_is_drawn_in_percent_and_dashed_since_it_is_predicted(ax):
     """With the goal as a thin line, and each link named where its curve ends."""
     curves = {"slow": {2: 0.1, 1024: 0.5, 32: 0.2}, "fast": {2: 0.2, 64: 0.9}}
 
-    scaling_plots.efficiency_against_batch(curves, ax, goal=0.75)
+    scaling_plots.efficiency_against_batch(curves, ax, devices=4, goal=0.75)
 
     found = lines(ax)
     slow = found["predicted: slow"]
@@ -375,7 +375,8 @@ def test_efficiency_is_drawn_in_percent_and_dashed_since_it_is_predicted(ax):
     assert [text.xy for text in ax.texts] == [pytest.approx((1024, 50)), pytest.approx((64, 90))]
     assert words(ax) == ["slow", "fast"]
     assert ax.get_ylabel() == "predicted efficiency (%)" and ax.get_ylim()[0] == 0
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["goal: 75%"]
+    assert list(found["no gain"].get_ydata()) == [25, 25]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["goal: 75%", "no gain"]
 
 
 @pytest.mark.parametrize(
@@ -383,7 +384,7 @@ def test_efficiency_is_drawn_in_percent_and_dashed_since_it_is_predicted(ax):
     [
         (lambda ax: scaling_plots.laws({}, ax, scaling.amdahl), "no measured network to draw"),
         (lambda ax: scaling_plots.step_parts({}, ax), "no row to draw"),
-        (lambda ax: scaling_plots.efficiency_against_batch({}, ax), "no curve to draw"),
+        (lambda ax: scaling_plots.efficiency_against_batch({}, ax, 2), "no curve to draw"),
         (lambda ax: scaling_plots.step_parts({"row": {"idling": 1.0}}, ax), "no part 'idling' here. Accepted are comp"),
     ],
 )
@@ -397,7 +398,7 @@ def test_what_cannot_be_drawn_is_refused(ax, draw, words):
 @pytest.mark.parametrize(
     "answer",
     ["", math.nan, -math.inf, np.array([1, 2]), np.array(3.0), {}, {"one": None, "two": math.nan}, object(), 1j],
-    ids=repr,
+    ids=range(9),
 )
 def test_nonsense_gets_a_hint(name, answer):
     """Nothing raises; right and nearly right answers are in `test_exercises`."""
