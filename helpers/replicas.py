@@ -34,7 +34,7 @@ class Replicas:
     """A network with a replica on each device of a strategy, and all rows of the data on each."""
 
     def __init__(self, strategy, start, task: Task, batch_size: int, seed: int):
-        """`start` is a compiled Keras model outside of the strategy, whose weights the replicas begin with."""
+        """`start` is the same Keras model outside of the strategy, compiled to be evaluated."""
         import keras
 
         self.strategy, self.task, self.seed, self.start = strategy, task, seed, start
@@ -42,12 +42,11 @@ class Replicas:
         self.share = max(1, batch_size // self.count)  # rows of a batch for each replica
         self.epochs = 0  # trained so far: the order of the rows depends on it alone, so a training can be taken up
         with strategy.scope():
-            keras.utils.set_random_seed(seed)  # every worker draws the same
+            keras.utils.set_random_seed(seed)  # every worker draws the same first weights
             self.model = task.model()
             optimizer = keras.optimizers.Adam(float(task.learning_rate))
             optimizer.build(self.model.trainable_variables)
             self.model.compile(optimizer, task.loss, jit_compile=False)
-        self.model.set_weights(start.get_weights())
         labels = None if task.data.classes else "float32"
         self._data = self._on_each(task.data.x, "float32"), self._on_each(task.data.y, labels)
         self._step = self._function(self._train)

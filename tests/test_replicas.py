@@ -70,6 +70,14 @@ def test_every_weight_has_a_copy_on_every_device_and_all_copies_stay_equal(train
         assert np.array_equal(first, second)
 
 
+def test_replicas_that_lie_elsewhere_are_refused(tf, monkeypatch):
+    """As after a silent move to the first device: no result is labelled with a device it did not run on."""
+    monkeypatch.setattr(replicas.devices, "where", lambda _copy: (Device("CPU", 0),))
+
+    with pytest.raises(DeviceError, match="should lie on CPU:0, CPU:1, but .* lies on CPU:0, CPU:0"):
+        replicas.mirrored.start(CLOUDS, batch_size=30)
+
+
 @pytest.mark.parametrize(
     ("examples", "batch", "steps", "rows"), [(200, 20, 10, 200), (200, 65, 4, 200), (199, 66, 3, 198)]
 )

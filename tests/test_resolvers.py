@@ -26,13 +26,14 @@ def test_tf_config_is_taken_as_it_is(monkeypatch):
 
 def test_slurm_gives_every_task_its_place(tf, monkeypatch):
     """Four tasks on two nodes: the third is the first of the second node. No GPU is needed."""
-    for name, value in SLURM.items():
+    for name, value in {**SLURM, "CUDA_VISIBLE_DEVICES": "as it was"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(resolvers.shutil, "which", lambda _name: None)
 
     place = places.read(resolvers.config("slurm"))
 
     assert place.addresses == ("n1:8888", "n1:8889", "n2:8888", "n2:8889") and place.index == 2
+    assert resolvers.os.environ["CUDA_VISIBLE_DEVICES"] == "as it was"
 
 
 def test_outside_of_slurm_it_is_said_in_words(tf, monkeypatch):
