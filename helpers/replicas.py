@@ -5,29 +5,18 @@ together they learn what one device learns from the whole batch. The loop is tha
 training with tf.distribute.Strategy": Keras' own `fit` fails with several workers (Keras 3.15). Times are in seconds.
 """
 
-import faulthandler
-import functools
-import json
 import math
-import os
-import re
-import signal
-import sys
 import time
 from collections.abc import Callable
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from helpers import devices, evaluation, meeting, places
-from helpers.devices import Device
+from helpers import devices, evaluation, strategies
 from helpers.errors import ClusterError, DeviceError
 from helpers.tasks import Task, check, compiled
 from helpers.timing import clocked
 from helpers.training import Run, Way
-
-WAIT = "COURSE_WAIT"  # the environment variable for the seconds in which all workers must have come
-USUAL_WAIT = 120.0
 
 
 class Replicas:
@@ -112,7 +101,7 @@ class Replicas:
             losses = [len(batch) * self._step(*self._data, self._rows(batch)) for batch in batches]
             return sum(losses) / sum(map(len, batches))
 
-        with self.strategy.scope(), _lost_workers():
+        with self.strategy.scope(), strategies.lost_workers():
             seconds, loss = clocked(epoch)
         self.epochs += 1
         return seconds, {"loss": loss}
@@ -142,7 +131,7 @@ class Replicas:
 
         values = [self._on_each(np.ones(size // 4, "float32"))]
         add_up = self._all_reduce()
-        with self.strategy.scope(), _lost_workers():
+        with self.strategy.scope(), strategies.lost_workers():
             return [clocked(partial(add_up, values))[0] for _ in range(times)]
 
     def part(self) -> None:
@@ -186,89 +175,11 @@ class Replicas:
         return found[1:]
 
 
-@contextmanager
-def _lost_workers():
-    """Say in words when another worker is lost: TensorFlow notices a dead one at once, a silent one in ten seconds."""
-    errors = devices.load_tensorflow().errors
-    try:
-        yield
-    except (errors.UnavailableError, errors.AbortedError, errors.DeadlineExceededError, errors.CancelledError) as error:
-        place = places.read(os.environ.get("TF_CONFIG"))
-        gone = meeting.unreachable(place) or _silent(place, str(error))
-        who = " and ".join(f"{index} at {place.addresses[index]}" for index in gone)
-        are = "s {} are" if len(gone) > 1 else " {} is"
-        cause = ", it stopped sending signs of life" if "heartbeats" in str(error) else ""
-        raise ClusterError(
-            f"Worker{are.format(who)} lost{cause}." if who else f"Another worker is lost: {error}",
-            "Training goes on only with all workers.",
-            "Start all of them again with the same command: with --checkpoint they go on after the last whole epoch.",
-        ) from error
-
-
-def _silent(place: places.Place, words: str) -> list[int]:
-    """Return the other workers that TensorFlow names in an error; it counts the chief, if there is one, apart."""
-    chiefs = len(json.loads(os.environ["TF_CONFIG"])["cluster"].get("chief", []))
-    found = re.findall("/job:(chief|worker)/replica:0/task:([0-9]+)", words)
-    named = {int(number) + (chiefs if job == "worker" else 0) for job, number in found}
-    return sorted(named & set(place.others))
-
-
-def _one(device: Device, _count: int):
-    return devices.load_tensorflow().distribute.OneDeviceStrategy(str(devices.find(device)))
-
-
-def _mirrored(device: Device, count: int):
-    """Return a strategy over the first `count` devices of a kind; 0 takes them all."""
-    found = [other for other in devices.available() if other.kind == device.kind]
-    if len(found) < max(2, count):
-        raise DeviceError(
-            f"{max(2, count)} replicas need as many devices, but there is {', '.join(map(str, found)) or 'none'}.",
-            "Several GPUs are accepted, or one CPU that is split into logical ones.",
-            "Restart the kernel, and call devices.split_cpu() before anything else.",
-        )
-    return _mirrored_over(tuple(map(str, found[: count or None])))
-
-
-@functools.cache  # two over the same devices would take each other's all-reduces for their own
-def _mirrored_over(names: tuple[str, ...]):
-    tf = devices.load_tensorflow()
-    tf.get_logger().setLevel("WARNING")  # or it would tell in every notebook how it adds up
-    return tf.distribute.MirroredStrategy(list(names))
-
-
-def _workers(_device: Device, _count: int):
-    return _cluster()
-
-
-@functools.cache  # a process joins once
-def _cluster():
-    """Return a strategy over all workers of the cluster in $TF_CONFIG, when all of them have come."""
-    place, limit = places.read(os.environ.get("TF_CONFIG")), float(os.environ.get(WAIT, USUAL_WAIT))
-    meeting.wait_for_all(place, limit)
-    tf = devices.load_tensorflow()
-    # TensorFlow waits for ever for a worker that was there and went, and lets no Python run meanwhile.
-    faulthandler.dump_traceback_later(limit, exit=True, file=sys.__stderr__)
-    try:
-        strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    except RuntimeError as error:
-        raise ClusterError(
-            f"This process cannot join a cluster: {error}.",
-            "Only a process that has not used TensorFlow yet can.",
-            "Start a new one: python -m helpers.worker.",
-        ) from error
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # TensorFlow has taken it over, and then goes on
-    if all(map(places.is_loopback, place.addresses)):
-        meeting.keep_to_loopback()
-    return strategy
-
-
 @dataclass(frozen=True)
 class Replicated(Way):
     """A way of training that divides every batch among replicas."""
 
-    strategy: Callable = _one  # (device, count) -> a tf.distribute.Strategy
+    strategy: Callable = strategies.one  # (device, count) -> a tf.distribute.Strategy
     count: int = 0  # replicas; 0: one for each device of the kind, or for each worker
 
     def start(self, task: Task, *, batch_size: int, device="CPU:0", seed: int = 0) -> Run:
@@ -308,8 +219,8 @@ def _require_own_devices(replicas: Replicas) -> None:
             )
 
 
-one = Replicated("one replica", False, "rows", math.ceil, None, strategy=_one)
-mirrored = Replicated("replicas in one process", False, "rows", math.ceil, None, strategy=_mirrored)
-workers = Replicated("workers, a process each", False, "rows", math.ceil, None, strategy=_workers)
+one = Replicated("one replica", False, "rows", math.ceil, None, strategy=strategies.one)
+mirrored = Replicated("replicas in one process", False, "rows", math.ceil, None, strategy=strategies.mirrored)
+workers = Replicated("workers, a process each", False, "rows", math.ceil, None, strategy=strategies.workers)
 
 WAYS = {way.label: way for way in (one, mirrored, workers)}

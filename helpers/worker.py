@@ -12,7 +12,7 @@ import argparse
 import os
 import sys
 
-from helpers import checkpoints, places, replicas, resolvers, workloads
+from helpers import checkpoints, places, replicas, resolvers, strategies, workloads
 from helpers.errors import ClusterError, CourseError
 from helpers.timing import format_seconds
 
@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=int, help="examples to train with (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="the same for all workers (default: 0)")
     parser.add_argument("--checkpoint", metavar="DIR", help="where worker 0 keeps the state after every epoch")
-    parser.add_argument("--wait", type=float, metavar="S", default=replicas.USUAL_WAIT, help="for the others to come")
+    parser.add_argument("--wait", type=float, metavar="S", default=strategies.USUAL_WAIT, help="for the others to come")
     parser.add_argument(
         "--cluster", choices=resolvers.KINDS, default="tf_config", help="who knows the others (default: $TF_CONFIG)"
     )
@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 def _train(options) -> None:
     work = workloads.find(options.network)
     os.environ["TF_CONFIG"] = resolvers.config(options.cluster)
-    os.environ[replicas.WAIT] = str(options.wait)
+    os.environ[strategies.WAIT] = str(options.wait)
     place = places.read(os.environ["TF_CONFIG"])
     print(f"worker {place.index} of {len(place.addresses)} at {place.own}, waiting for the others", flush=True)
     task = work.task(options.limit)

@@ -39,6 +39,7 @@ ORDER = [
     "tasks",
     "training",
     "ways",
+    "strategies",
     "replicas",
     "workloads",
     "elsewhere",
