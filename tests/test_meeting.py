@@ -365,9 +365,12 @@ def test_visitors_who_are_no_workers_do_not_disturb(words):
 def test_ctrl_c_closes_everything():
     """The worker ends at once, and its port is free."""
     first, _ = meeting.on_this_machine(2)
-    code = (
-        "import os; from helpers import meeting, places; meeting.wait_for_all(places.read(os.environ['TF_CONFIG']), 60)"
-    )
+    code = """
+import os, signal
+from helpers import meeting, places
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell that runs the tests in the background ignores it
+meeting.wait_for_all(places.read(os.environ["TF_CONFIG"]), 60)
+"""
     command = [sys.executable, "-W", "error", "-c", code]
 
     with subprocess.Popen(command, env={**os.environ, "TF_CONFIG": first.config}, stderr=subprocess.PIPE) as process:
